@@ -48,10 +48,11 @@ type home struct {
 
 // A presence is what the runtimes of this process share in a schema.
 type presence struct {
-	tables []*tableWork
-	next   time.Time     // when the next beat is due
-	off    atomic.Bool   // the procedure cannot be called
-	left   []history.Row // what tables have counted whose workers have ended
+	tables  []*tableWork
+	tallies []*tally
+	next    time.Time     // when the next beat is due
+	off     atomic.Bool   // the procedure cannot be called
+	left    []history.Row // what was counted by workers that have ended, and by drains
 
 	saying  sync.Mutex // while a beat is sent; guards the rest
 	asked   bool       // whether the role may call the procedure: it may
@@ -66,6 +67,12 @@ var (
 	presences   = map[home]*presence{}
 )
 
+// A teller sends beats, about all that its process does in a schema.
+type teller struct {
+	table *Table // in whose name it logs
+	on    func(context.Context, func(*pgxpool.Conn) error) error
+}
+
 // A served is a worker, as the table describes it. docs/sql.md shows its JSON.
 type served struct {
 	Table            string           `json:"table"`
@@ -76,15 +83,13 @@ type served struct {
 
 // beat says that the process runs, until ctx is cancelled, unless another table of the process says so for all.
 func (t *tableWork) beat(ctx context.Context) {
-	c := t.system.runtime.pool.Config().ConnConfig
-	at := home{c.Host, c.Port, c.Database, t.table.spec.Schema}
+	at := homeOf(t.system.runtime.pool, t.table)
 	p := at.join(t)
-	t.presence.Store(p)
 	defer at.leave(t)
 	for {
 		pause, mine := p.turn(time.Now())
 		if mine {
-			p.say(context.WithoutCancel(ctx), t)
+			p.say(context.WithoutCancel(ctx), t.teller())
 		}
 		select {
 		case <-ctx.Done():
@@ -94,14 +99,39 @@ func (t *tableWork) beat(ctx context.Context) {
 	}
 }
 
-func (h home) join(t *tableWork) *presence {
-	presencesMu.Lock()
-	defer presencesMu.Unlock()
+// homeOf is where a process says that it works on a table of a pool's database.
+func homeOf(pool *pgxpool.Pool, t *Table) home {
+	c := pool.Config().ConnConfig
+	return home{c.Host, c.Port, c.Database, t.spec.Schema}
+}
+
+// teller sends beats over the connections that the workers of the table use.
+func (t *tableWork) teller() teller { return teller{t.table, t.system.beside} }
+
+// beside takes a connection of the workers.
+func (s *system) beside(ctx context.Context, f func(*pgxpool.Conn) error) error {
+	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	return s.pool.AcquireFunc(ctx, f)
+}
+
+// presence is that of the schema. The caller holds the lock.
+func (h home) presence() *presence {
 	p := presences[h]
 	if p == nil {
 		p = new(presence)
 		presences[h] = p
 	}
+	return p
+}
+
+func (h home) join(t *tableWork) *presence {
+	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	p := h.presence()
 	if len(p.tables) == 0 {
 		p.next = time.Now().Add(sayAfter)
 		p.off.Store(false)
@@ -113,7 +143,7 @@ func (h home) join(t *tableWork) *presence {
 func (h home) leave(t *tableWork) {
 	presencesMu.Lock()
 	defer presencesMu.Unlock()
-	p := presences[h]
+	p := h.presence()
 	p.tables = slices.DeleteFunc(slices.Clone(p.tables), func(o *tableWork) bool { return o == t })
 }
 
@@ -129,33 +159,28 @@ func (p *presence) turn(now time.Time) (pause time.Duration, mine bool) {
 }
 
 // say sends a beat, unless another table is at it.
-func (p *presence) say(ctx context.Context, t *tableWork) {
+func (p *presence) say(ctx context.Context, by teller) {
 	if !p.saying.TryLock() {
 		return
 	}
 	defer p.saying.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sayLimit)
 	defer cancel()
-	err := p.send(ctx, t)
+	err := p.send(ctx, by)
 	if !errors.Is(err, errNoBeat) && (!postgres.IsOwn(err) || postgres.IsReadOnly(err)) {
 		return // another beat will follow, and an outage is logged by those whose work waits for the database
 	}
 	p.off.Store(true)
-	t.table.telemetry.Log(ctx, slog.LevelInfo, "the process does not say that it runs, so nothing names it as the holder "+
+	by.table.telemetry.Log(ctx, slog.LevelInfo, "the process does not say that it runs, so nothing names it as the holder "+
 		"of a row", slog.Any("error", err))
 }
 
 // beat takes along what is due once there is a connection.
-func (s *system) beat(ctx context.Context, t *tableWork, p *presence, due func() *flush) (err error) {
+func (p *presence) beat(ctx context.Context, by teller, due func() *flush) (err error) {
 	defer contain.Recover(&err)
-	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
-	if err != nil {
-		return err
-	}
-	defer slot.Release()
-	return s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		schema := quote(t.table.spec.Schema)
-		if err := p.ask(ctx, c, t, schema); err != nil {
+	return by.on(ctx, func(c *pgxpool.Conn) error {
+		schema := quote(by.table.spec.Schema)
+		if err := p.ask(ctx, c, by, schema); err != nil {
 			return err
 		}
 		call, args := "CALL "+schema+".process_beat($1::bigint, $2::text, $3::text, $4::text, $5::text::jsonb", []any{
@@ -169,7 +194,7 @@ func (s *system) beat(ctx context.Context, t *tableWork, p *presence, due func()
 }
 
 // ask finds out once what the role may do: a call that cannot succeed would be an error in the server's log.
-func (p *presence) ask(ctx context.Context, c *pgxpool.Conn, t *tableWork, schema string) error {
+func (p *presence) ask(ctx context.Context, c *pgxpool.Conn, by teller, schema string) error {
 	if p.asked {
 		return nil
 	}
@@ -189,7 +214,7 @@ func (p *presence) ask(ctx context.Context, c *pgxpool.Conn, t *tableWork, schem
 	}
 	p.asked = true
 	if !is(callable) || !is(writes) {
-		p.muted(t, errNoHistory)
+		p.muted(by, errNoHistory)
 	}
 	return nil
 }

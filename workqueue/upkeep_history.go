@@ -17,7 +17,7 @@ import (
 // table history outlives the process, see migrations/sql/002_reaper.up.sql. Counts whose answer was lost are sent again
 // with their number, and the number tells the schema whether it has them.
 
-// lastFlushLimit is how long the flush of a table's last worker may take.
+// lastFlushLimit is how long the flush of a table's last worker, or of a drain, may take.
 const lastFlushLimit = time.Second
 
 // A flush is counts on their way.
@@ -42,8 +42,8 @@ func (p *presence) due() *flush {
 	}
 	rows := p.left
 	p.left = nil
-	for _, t := range p.tables {
-		rows = append(rows, t.counts.Take(t.table.spec.Table)...)
+	for _, t := range p.tallies {
+		rows = append(rows, t.take()...)
 	}
 	if len(rows) > 0 {
 		flushes++
@@ -53,29 +53,29 @@ func (p *presence) due() *flush {
 }
 
 // send sends a beat with the counts that are due. Should these be refused, the beat goes without them.
-func (p *presence) send(ctx context.Context, t *tableWork) error {
-	err := t.system.beat(ctx, t, p, p.due)
+func (p *presence) send(ctx context.Context, by teller) error {
+	err := p.beat(ctx, by, p.due)
 	if p.pending == nil {
 		return err
 	}
 	repeated := p.pending.again
-	p.answered(t, err)
+	p.answered(by, err)
 	switch {
 	case err == nil && repeated:
-		return p.send(ctx, t) // what was counted since then
+		return p.send(ctx, by) // what was counted since then
 	case postgres.State(err) != "":
-		return t.system.beat(ctx, t, p, func() *flush { return nil })
+		return p.beat(ctx, by, func() *flush { return nil })
 	}
 	return err
 }
 
 // answered notes the answer to a flush.
-func (p *presence) answered(t *tableWork, err error) {
+func (p *presence) answered(by teller, err error) {
 	switch {
 	case err == nil:
 		p.pending = nil
 	case postgres.IsOwn(err) && !postgres.IsReadOnly(err):
-		p.muted(t, err)
+		p.muted(by, err)
 	case slices.ContainsFunc(unfit, func(class string) bool { return strings.HasPrefix(postgres.State(err), class) }):
 		p.pending = nil
 	default:
@@ -87,28 +87,66 @@ func (p *presence) answered(t *tableWork, err error) {
 var unfit = []string{"22", "23", "54"}
 
 // muted says once that the process does not write history.
-func (p *presence) muted(t *tableWork, cause error) {
+func (p *presence) muted(by teller, cause error) {
 	p.pending, p.mute = nil, true
-	t.table.telemetry.Log(context.Background(), slog.LevelInfo, "what the process counts does not become a part of the "+
+	by.table.telemetry.Log(context.Background(), slog.LevelInfo, "what the process counts does not become a part of the "+
 		"table history", slog.Any("error", cause))
 }
 
-// flushLast sends what a table has counted whose last worker has ended.
-func (t *tableWork) flushLast() {
-	p := t.presence.Load()
-	if p == nil || p.off.Load() {
-		return
-	}
-	rows := t.counts.Take(t.table.spec.Table)
-	if len(rows) == 0 {
-		return
-	}
+// A tally is what is counted of a table.
+type tally struct {
+	table  string
+	counts history.Counts
+}
+
+func (t *tally) take() []history.Row { return t.counts.Take(t.table) }
+
+// count has each beat take a tally along.
+func (h home) count(t *tally) {
 	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	p := h.presence()
+	p.tallies = append(p.tallies, t)
+}
+
+// countNoMore sends what a tally has that no beat has taken along.
+func (h home) countNoMore(t *tally, by teller) {
+	presencesMu.Lock()
+	p := h.presence()
+	p.tallies = slices.DeleteFunc(slices.Clone(p.tallies), func(o *tally) bool { return o == t })
+	rows := t.take()
 	p.left = append(p.left, rows...)
 	presencesMu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), lastFlushLimit)
+	if len(rows) > 0 {
+		p.sayNow(context.Background(), by)
+	}
+}
+
+// drained sends what a drain has counted, or leaves it to a later beat: of the workers of the process or, if it has
+// none, of the first drain that ends when the next beat is due.
+func (h home) drained(ctx context.Context, t *tally, by teller) {
+	presencesMu.Lock()
+	p := h.presence()
+	rows := t.take()
+	p.left = append(p.left, rows...)
+	beats := len(p.tables) > 0
+	presencesMu.Unlock()
+	if beats || len(rows) == 0 {
+		return
+	}
+	if _, mine := p.turn(time.Now()); mine {
+		p.sayNow(ctx, by)
+	}
+}
+
+// sayNow sends a beat that somebody waits for.
+func (p *presence) sayNow(ctx context.Context, by teller) {
+	if p.off.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastFlushLimit)
 	defer cancel()
-	p.say(ctx, t)
+	p.say(ctx, by)
 }
 
 // args are a flush as parameters of process_beat.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -24,8 +23,7 @@ type tableWork struct {
 
 	announcer *announcer
 
-	counts   history.Counts
-	presence atomic.Pointer[presence] // which flushes the counts
+	tally tally // for the table history
 
 	leads   atomic.Bool   // this process sweeps the table, see upkeep_elect.go
 	follows atomic.Bool   // another process sweeps it
@@ -60,7 +58,9 @@ func (s *system) joinTable(w *Worker) *tableWork {
 		t = &tableWork{
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
 			interval: w.options.PollInterval, limit: w.callLimit(), elected: make(chan struct{}, 1),
+			tally: tally{table: w.table.spec.Table},
 		}
+		homeOf(s.runtime.pool, w.table).count(&t.tally)
 		t.outage.LogTo(&s.runtime.outages)
 		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
@@ -103,7 +103,7 @@ func (t *tableWork) leave(w *Worker) {
 		}
 	}
 	if stops != nil {
-		t.flushLast()
+		homeOf(t.system.runtime.pool, t.table).countNoMore(&t.tally, t.teller())
 		t.outage.End()
 	}
 }

@@ -38,7 +38,10 @@ type Drain struct {
 // Drain makes a Drain with the worker's handler and options. The worker itself need not run. The error is always nil:
 // the signature is that of the workers of all domains, which can have one.
 func (w *Worker) Drain() (*Drain, error) {
-	return newDrain(w.drain(onPool{w.pool}, w.Options().Concurrency)), nil
+	d := w.drain(onPool{w.pool}, w.Options().Concurrency)
+	d.tally = &tally{table: w.table.spec.Table}
+	d.counts = &d.tally.counts
+	return newDrain(d), nil
 }
 
 func newDrain(d *drain) *Drain { return &Drain{name: d.table.Name(), parts: []*drain{d}} }
@@ -129,6 +132,8 @@ type drain struct {
 	width int           // of the next batch, see narrow
 
 	isPartial bool // the role may not fold and sweep
+
+	tally *tally // for the table history; nil in a transaction of the application, which may roll back
 }
 
 // drain makes a part that runs at most so many handlers at once.
@@ -180,7 +185,17 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 			break
 		}
 	}
-	return total, errors.Join(err, s.finish(ctx))
+	err = errors.Join(err, s.finish(ctx))
+	d.flush(context.WithoutCancel(ctx))
+	return total, err
+}
+
+// flush sends what was counted, or leaves it to a later beat.
+func (d *drain) flush(ctx context.Context) {
+	if d.tally != nil {
+		pool := d.at.(onPool).pool
+		homeOf(pool, d.table).drained(ctx, d.tally, teller{d.table, pool.AcquireFunc})
+	}
 }
 
 // next is how many rows to claim: no more than handlers that run at once can take, because runAll starts all at once.

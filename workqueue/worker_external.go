@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -69,7 +70,27 @@ func (x *External[T]) Settle(ctx context.Context, rows []ExternalSettled,
 		e.IDs = append(e.IDs, rows[i].ID)
 	}
 	call.End(e)
+	if err == nil {
+		x.count(rows, held)
+	}
 	return err
+}
+
+// count counts what became of messages. One that has failed is attempted again as a row of the worker's table.
+func (x *External[T]) count(rows []ExternalSettled, held bool) {
+	for i := range rows {
+		r := &rows[i]
+		o, counted := outcomeOfHistory[string(r.Outcome)]
+		switch {
+		case !held:
+			o = history.Lost
+		case !counted:
+			continue
+		case o == history.Dead:
+			o = history.Retried
+		}
+		x.engine.counts.Settled(r.Labels[x.engine.table.counted], o)
+	}
 }
 
 // externalSettled implement [telemetry.Rows].
@@ -204,7 +225,14 @@ func (x *External[T]) Open(ctx context.Context) (stop func(), err error) {
 	}
 	x.engine.at, x.engine.outage = externalPlace{onRuntime{system: system}}, &x.worker.runtime.others
 	x.engine.dbClock = &system.clock
-	return x.worker.runtime.leave, nil
+	table, at := x.engine.table, homeOf(x.worker.runtime.pool, x.engine.table)
+	counted := &tally{table: table.spec.Table}
+	x.engine.counts = &counted.counts
+	at.count(counted)
+	return func() {
+		at.countNoMore(counted, teller{table, x.worker.runtime.AcquireFunc})
+		x.worker.runtime.leave()
+	}, nil
 }
 
 // An externalPlace is the runtime, without transactions of handlers: nothing could be settled in them.

@@ -95,6 +95,8 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     keep "{{schema}}"."history_keep";
+    -- Whoever maintains the parked messages of a log keeps the history of its messages, too.
+    names text[] := $1 || ARRAY(SELECT left(t.name, -7) FROM unnest($1) AS t (name) WHERE right(t.name, 7) = '_parked');
     merged integer;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
@@ -117,7 +119,7 @@ BEGIN
     WITH taken AS MATERIALIZED (
         DELETE FROM "{{schema}}"."history_flush" AS f
         WHERE f.ctid = ANY (ARRAY(
-            SELECT o.ctid FROM "{{schema}}"."history_flush" AS o WHERE o.table_name = ANY ($1) LIMIT $2))
+            SELECT o.ctid FROM "{{schema}}"."history_flush" AS o WHERE o.table_name = ANY (names) LIMIT $2))
         RETURNING f.*
     ), placed AS MATERIALIZED (
         SELECT t.table_name, l.lane, s.step, date_bin(s.step * interval '1 second', t.at, 'epoch') AS at,
@@ -176,9 +178,10 @@ BEGIN
     END IF;
     WITH counted AS MATERIALIZED (
         SELECT t.name, coalesce(t.expired, 0) AS expired, coalesce(t.dead, 0) AS dead,
-            pg_stat_get_tuples_inserted(c.oid) AS inserted,
+            coalesce((SELECT sum(pg_stat_get_tuples_inserted(i.inhrelid)) FROM pg_inherits AS i WHERE i.inhparent = c.oid),
+                pg_stat_get_tuples_inserted(c.oid))::bigint AS inserted,
             pg_stat_get_db_stat_reset_time(d.oid) AS since, clock_timestamp() AS at
-        FROM unnest($1, $3, $4) AS t (name, expired, dead)
+        FROM unnest(names, $3, $4) AS t (name, expired, dead)
         JOIN pg_class AS c ON c.relname = t.name AND c.relnamespace = '"{{schema}}"'::regnamespace
         JOIN pg_database AS d ON d.datname = current_database()
     )
