@@ -160,7 +160,8 @@ func TestAFlushIsNotStoredTwice(t *testing.T) {
 			t.Errorf("after %+v there are %d", step, got)
 		}
 	}
-	for parameter, args := range map[string]string{"counts": "'{}', 1", "flush": "'[]', 0"} {
+	for args, parameter := range map[string]string{"'{}', 1": "counts", "'[]', 0": "flush",
+		`'[{"table": "none", "done": 1}]', 5`: "counts", `'[{"done": 1}]', 5`: "counts"} {
 		refusedArgument(t, db, "CALL process_beat(1, 'h', 'l', 'v', '[]', "+args+")", parameter)
 	}
 }
@@ -338,6 +339,53 @@ func TestWorkersWriteHistory(t *testing.T) {
 	}
 }
 
+// A drain counts, too. The first one sends what it has counted when it ends; what later ones count waits for the next
+// beat that is due.
+func TestDrainsWriteHistory(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	client, w := outcomesWorker(t, db, quiet)
+	drain, err := w.Drain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = 7
+	for range 2 {
+		enqueueOutcomes(t, db, client, each)
+		if _, err := drain.Process(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		value[*int](t, db.Pool, "SELECT history_merge('{jobs}')")
+		if got := sums(t, db, "step = 60 AND lane = 'default'"); !strings.HasPrefix(got, "21 7 7 7 0 0 ") {
+			t.Errorf("the history is %s, want what the first run has done", got)
+		}
+	}
+	if got := value[int](t, db.Pool, "SELECT (SELECT sum(n) FROM unnest(waits) AS n) FROM history WHERE step = 3600 AND "+
+		"lane = ''"); got != 6*each {
+		t.Errorf("%d waits, want %d", got, 6*each)
+	}
+}
+
+// A worker of functions reports what it has counted itself.
+func TestProgramsReportTheirCounts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	exec(t, db.Pool, "SELECT outbox_enqueue('mail', 'x'::bytea) FROM generate_series(1, 3)")
+	exec(t, db.Pool, `WITH got AS MATERIALIZED (SELECT array_agg(id) AS ids FROM
+		outbox_fetch('00000000-0001-8000-8000-000000000001', interval '1 minute', 10))
+		SELECT outbox_ack('00000000-0001-8000-8000-000000000001', ids) FROM got`)
+	for range 2 { // the answer to the first was lost
+		exec(t, db.Pool, `CALL process_beat(process => 1, host => 'h', language => 'sql', version => '1',
+			counts => '[{"table": "outbox", "lane": "mail", "done": 3, "waits": [1, 2], "runs": [3]}]', flush => 1, again => true)`)
+	}
+	exec(t, db.Pool, "CALL outbox_maintain()")
+	if got := sums(t, db, "step = 60 AND lane = 'mail'"); got != "3 0 0 0 0 0 1:1,2:2 1:3" {
+		t.Errorf("the history is %s", got)
+	}
+}
+
 // A history that cannot be written harms no work and no beat. It is logged once.
 func TestWorkersRunWithoutHistory(t *testing.T) {
 	t.Parallel()
@@ -391,8 +439,8 @@ func (task) end(attempt int, ends string) error {
 	return nil
 }
 
-// runOutcomes runs a worker until stop is called. enqueue adds some jobs of each outcome.
-func runOutcomes(t *testing.T, db *pgtest.DB, each int, logger *slog.Logger) (enqueue, stop func()) {
+// outcomesWorker is a worker of tasks.
+func outcomesWorker(t *testing.T, db *pgtest.DB, logger *slog.Logger) (*jobs.Client, *jobs.Worker) {
 	t.Helper()
 	client, err := jobs.Open(jobs.Options{Schema: db.Schema, Telemetry: workqueue.Telemetry{Logger: logger}})
 	if err != nil {
@@ -411,6 +459,30 @@ func runOutcomes(t *testing.T, db *pgtest.DB, each int, logger *slog.Logger) (en
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, w
+}
+
+// enqueueOutcomes adds some jobs of each outcome.
+func enqueueOutcomes(t *testing.T, db *pgtest.DB, client *jobs.Client, each int) {
+	t.Helper()
+	var all []jobs.Insert
+	for range each {
+		for _, ends := range []string{"done", "dead", "retried", "snoozed"} {
+			all = append(all, jobs.Insert{Args: task{ends}})
+		}
+	}
+	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		_, err := client.EnqueueMany(t.Context(), workqueue.Pgx(tx), all...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runOutcomes runs a worker until stop is called. enqueue adds some jobs of each outcome.
+func runOutcomes(t *testing.T, db *pgtest.DB, each int, logger *slog.Logger) (enqueue, stop func()) {
+	t.Helper()
+	client, w := outcomesWorker(t, db, logger)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -421,21 +493,7 @@ func runOutcomes(t *testing.T, db *pgtest.DB, each int, logger *slog.Logger) (en
 		}
 	})
 	t.Cleanup(stop)
-	return func() {
-		t.Helper()
-		var all []jobs.Insert
-		for range each {
-			for _, ends := range []string{"done", "dead", "retried", "snoozed"} {
-				all = append(all, jobs.Insert{Args: task{ends}})
-			}
-		}
-		if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			_, err := client.EnqueueMany(t.Context(), workqueue.Pgx(tx), all...)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}, stop
+	return func() { t.Helper(); enqueueOutcomes(t, db, client, each) }, stop
 }
 
 // A flush that could not be added to the history is refused, so that it does not keep others from it.

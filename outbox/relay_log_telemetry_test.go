@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -105,4 +106,46 @@ func settledOf(t *testing.T, reader metric.Reader, table string) map[string]int6
 		}
 	}
 	return got
+}
+
+// The relay of a log counts the messages of its subscription, apart from what becomes of those that it parks, and sends
+// what it has counted when it ends.
+func TestASubscriptionHasAHistory(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	m, err := migrations.SQL(migrations.FileOptions{Schema: f.DB.Schema, Domains: []migrations.Domain{migrations.Reaper}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Define(t, m)
+	f.subscribe("billing", 1)
+	const good, bad = 30, 3
+	for i := range good + bad {
+		topic := "good"
+		if i < bad {
+			topic = "bad"
+		}
+		f.enqueue(outbox.Message{Topic: topic, Payload: []byte("x")})
+	}
+	relay := f.subscriber("billing", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+			if m.Topic == "bad" {
+				return workqueue.Permanent(errors.New("no"))
+			}
+			return nil
+		})
+	})
+	f.until("all are handled", func() bool { return f.drained("billing") })
+	if err := relay.end(); err != nil {
+		t.Error(err)
+	}
+	f.exec("SELECT history_merge('{outbox_log_parked}')")
+	for table, want := range map[string]string{"outbox_log": "30 3 0 33", "outbox_log_parked": "0 0 3 0"} {
+		var got string
+		if err := f.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', sum(done), sum(retried), sum(dead),
+			coalesce(sum((SELECT sum(n) FROM unnest(runs) AS n)), 0))
+			FROM history WHERE step = 60 AND lane = 'billing' AND table_name = $1`, table).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", table, got, err, want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -57,8 +58,11 @@ func history(ctx context.Context, r *request) (view, error) {
 		return view{}, notFound
 	}
 	chosen := tables
+	if r.concerns(postgres.LogTable) {
+		chosen = append(slices.Clip(tables), postgres.LogTable)
+	}
 	if p.Table != "" {
-		if !has(tables, p.Table) {
+		if !has(chosen, p.Table) {
 			return view{}, noTable(r.handler.Schema, p.Table, tables)
 		}
 		chosen = []string{p.Table}
@@ -76,7 +80,7 @@ func (h *handler) lines(ctx context.Context, tables []string, lane string, s spa
 		Length: s.length, Step: s.step, Hours: s.hours})
 	for _, l := range all {
 		if l.Lane == lane {
-			lines = append(lines, historyLine{l, charts(l.Points)})
+			lines = append(lines, historyLine{l, charts(l.Points, strings.HasSuffix(l.Table, "_schedule"))})
 		}
 	}
 	return lines, cut, err
@@ -111,8 +115,9 @@ func count(of func(survey.HistoryPoint) int64) value {
 	return func(p survey.HistoryPoint) (float64, bool) { return float64(of(p)), p.Known }
 }
 
-// charts are those of a line. A percentile is the end of the bucket that it is in.
-func charts(points []survey.HistoryPoint) []chart {
+// charts are those of a line. A percentile is the end of the bucket that it is in. What starts an occurrence of a schedule
+// is late by the wait of its row.
+func charts(points []survey.HistoryPoint, schedule bool) []chart {
 	percentile := func(q float64, of func(survey.HistoryPoint, float64) (time.Duration, bool)) value {
 		return func(p survey.HistoryPoint) (float64, bool) {
 			d, some := of(p, q)
@@ -121,23 +126,37 @@ func charts(points []survey.HistoryPoint) []chart {
 	}
 	rows := func(n float64) string { return number(int64(n), false) }
 	took := func(s float64) string { return short(time.Duration(s * float64(time.Second))) }
-	return []chart{
+	enqueued := func(p survey.HistoryPoint) (float64, bool) {
+		if p.Enqueued == nil {
+			return 0, false
+		}
+		return float64(*p.Enqueued), true
+	}
+	wait := "Wait until a handler begins"
+	if schedule {
+		wait = "Lateness of schedules"
+	}
+	all := []chart{
 		draw("Rows", points, rows,
-			series{"a", "enqueued", func(p survey.HistoryPoint) (float64, bool) {
-				if p.Enqueued == nil {
-					return 0, false
-				}
-				return float64(*p.Enqueued), true
-			}},
-			series{"b", "done", count(func(p survey.HistoryPoint) int64 { return p.Done })},
-			series{"c", "failed attempts", count(func(p survey.HistoryPoint) int64 { return p.Retried + p.Dead })}),
-		draw("Wait until a handler begins", points, took,
+			series{"a", "enqueued", enqueued},
+			series{"c", "claimed", count(survey.HistoryPoint.Claimed)},
+			series{"b", "done", count(func(p survey.HistoryPoint) int64 { return p.Done })}),
+		draw("Failures", points, rows,
+			series{"b", "retried", count(func(p survey.HistoryPoint) int64 { return p.Retried })},
+			series{"c", "dead letters", count(func(p survey.HistoryPoint) int64 { return p.Dead })}),
+		draw("Leases that ended", points, rows,
+			series{"b", "reaped", count(func(p survey.HistoryPoint) int64 { return p.Expired })},
+			series{"c", "lost to another claim", count(func(p survey.HistoryPoint) int64 { return p.Lost })}),
+		draw(wait, points, took,
 			series{"b", "half of them within", percentile(0.5, survey.HistoryPoint.Wait)},
 			series{"c", "95 % within", percentile(0.95, survey.HistoryPoint.Wait)}),
-		draw("Time of a handler", points, took,
-			series{"b", "half of them within", percentile(0.5, survey.HistoryPoint.Run)},
-			series{"c", "95 % within", percentile(0.95, survey.HistoryPoint.Run)}),
 	}
+	if schedule {
+		return all[1:]
+	}
+	return append(all, draw("Time of a handler", points, took,
+		series{"b", "half of them within", percentile(0.5, survey.HistoryPoint.Run)},
+		series{"c", "95 % within", percentile(0.95, survey.HistoryPoint.Run)}))
 }
 
 func draw(title string, points []survey.HistoryPoint, format func(float64) string, all ...series) chart {

@@ -23,7 +23,7 @@ func TestHistory(t *testing.T) {
 	s.shows("/history", http.StatusOK, "Nothing was recorded")
 	s.record()
 	body := s.shows("/history", http.StatusOK, ">jobs<", `class="gap"`, "95 % within", "The figures as a table", "<svg ")
-	if n := strings.Count(body, "<figure"); n != 3 {
+	if n := strings.Count(body, "<figure"); n != 5 {
 		t.Errorf("%d charts", n)
 	}
 	if rows := strings.Count(body, "<tr><th scope=\"row\">"); rows < 48 || rows > 54 {
@@ -41,8 +41,13 @@ func TestHistory(t *testing.T) {
 	s.shows("/history?table=nothing", http.StatusNotFound, "no such table")
 	s.shows("/history?table=jobs&lane=%00", http.StatusNotFound)
 	s.shows("/history?table=jobs&lane=%ff", http.StatusNotFound)
+	s.exec(`INSERT INTO history_flush SELECT t, 2, n, 'billing', now() - n * interval '1 minute', n, 1, 1, 0, 0, 0,
+			ARRAY[0, 0, n], '{}' FROM generate_series(1, 50) AS n, unnest('{outbox_log,jobs_schedule}'::text[]) AS t`)
+	s.exec("SELECT history_merge('{outbox_log_parked,jobs_schedule}', 10000)")
+	s.shows("/history", http.StatusOK, "outbox_log", "Lateness of schedules", "Leases that ended", "claimed")
+	s.shows("/history?table=outbox_log&lane=billing", http.StatusOK, "billing", "<svg ")
 	s.read()
-	s.shows("/", http.StatusOK, "Last hour", "<svg ")
+	s.shows("/", http.StatusOK, "Last hour", "range=week", "<svg ")
 	s.exec("DROP TABLE history")
 	s.shows("/history", http.StatusOK, "Nothing was recorded")
 }

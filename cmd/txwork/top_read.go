@@ -20,6 +20,7 @@ const (
 	topSample   = 1000   // dead letters and rows to be retried, to group errors
 	topGroups   = 8      // claims, errors and groups of sessions, and topics of each table; the others are counted
 	topWindow   = 10 * time.Second
+	topHistory  = 5 * time.Minute
 	topErrorsOf = time.Hour
 
 	// topStatement is how long each statement may take.
@@ -41,7 +42,8 @@ type topFrame struct {
 	More     topMore       `json:"more"`         // how many others there are
 	Skipped  []topSkipped  `json:"skipped"`      // what could not be read in time
 
-	counted map[string]topCount // by table, for the rates of the next frame
+	counted  map[string]topCount           // by table, for the rates of the next frame
+	happened map[string]survey.HistoryLine // by table, before the first frame
 }
 
 // A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
@@ -57,8 +59,8 @@ type topWhole struct {
 	DeadLetters   int64    `json:"dead_letters"`           // number of dead letters
 	RecentDead    int64    `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
 	Arrived       float64  `json:"arrived_per_second"`     // rows written in the last seconds
-	Claimed       *float64 `json:"claimed_per_second"`     // null in the first frame
-	// null in the first frame of a table whose rows are deleted when they are done
+	Claimed       *float64 `json:"claimed_per_second"`     // in the first frame from the table history; null if that knows nothing
+	// in the first frame of a table whose rows are deleted when they are done as claimed_per_second
 	Settled *float64 `json:"settled_per_second"`
 
 	MoreWaiting bool `json:"waiting_at_least"`                // there may be more waiting rows
@@ -157,6 +159,9 @@ func (r *topReader) readWith(ctx context.Context, reader survey.Reader) (*topFra
 	f, tables, err := r.begin(ctx, reader)
 	if err != nil {
 		return nil, err
+	}
+	if r.before == nil {
+		f.before(ctx, reader, tables)
 	}
 	for i := range tables {
 		if !tables[i].Schedule() {
@@ -332,6 +337,22 @@ func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	f.rates(ctx, r, t, q, before)
 }
 
+// before reads what the history knows of the last minutes, for the rates of the first frame.
+func (f *topFrame) before(ctx context.Context, r survey.Reader, tables []survey.Facts) {
+	h := survey.HistoryRange{Lane: new(string), Length: topHistory, Step: time.Minute}
+	for _, t := range tables {
+		if !t.Filtered { // it would be about rows that the role does not see
+			h.Tables = append(h.Tables, t.Name)
+		}
+	}
+	lines, _, err := survey.History(ctx, r, f.Schema, h)
+	f.skip("history", err)
+	f.happened = map[string]survey.HistoryLine{}
+	for _, l := range lines {
+		f.happened[l.Table] = l
+	}
+}
+
 // rates adds the rates of the last seconds, and those that come from the difference to the frame before.
 func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
 	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRows)
@@ -348,6 +369,7 @@ func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	}
 	last, since := f.since(before, t.Name)
 	if since <= 0 {
+		f.ratesOfHistory(t, q.Of)
 		return
 	}
 	if t.Deletes {
@@ -356,6 +378,18 @@ func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	}
 	claimed := max(settled+float64(count.running-last.running)/since, 0)
 	q.Of.Claimed = &claimed
+}
+
+// ratesOfHistory adds the rates of the last minutes that no difference of frames tells yet.
+func (f *topFrame) ratesOfHistory(t *survey.Facts, w *topWhole) {
+	claimed, settled, known := f.happened[t.Name].Rates()
+	if !known {
+		return
+	}
+	w.Claimed = &claimed
+	if t.Deletes {
+		w.Settled = &settled
+	}
 }
 
 // since returns a table's counts in the frame before, and how many seconds ago that was: 0 if it was not in it.

@@ -22,8 +22,8 @@ type check struct {
 }
 
 // checks lists all checks, by family.
-var checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, alarmChecks,
-	orderChecks, logChecks, vacuumChecks, wakeChecks, serverChecks)
+var checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
+	alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks, serverChecks)
 
 // inEachTable examines the facts of one table after the other. A failure in one table does not stop the others.
 func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,

@@ -39,6 +39,7 @@ type examination struct {
 	alarms        *alarmsTable        // once a check has found them
 	log           *logTable           // once a check has looked for it
 	leaders       *leaders
+	hours         *[]survey.HourOfWeek
 	vacuumHolders *holders
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
 }

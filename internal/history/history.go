@@ -34,20 +34,39 @@ func bucket(d time.Duration) int {
 // Percentile returns the end of the bucket in which the share q of what was counted ends, such as 0.95. It is false if
 // nothing was counted.
 func Percentile(counts []int64, q float64) (time.Duration, bool) {
-	var all, seen int64
+	i := reached(counts, q)
+	if i < 0 {
+		return 0, false
+	}
+	return bounds[min(i, len(bounds)-1)], true
+}
+
+// Doubled tells whether the share q of one count ends at more than twice the time of another for certain, although
+// buckets are wide.
+func Doubled(now, before []int64, q float64) bool {
+	const twice = 3 // buckets: all of the third begins after twice the end of the first
+	b := reached(before, q)
+	return b >= 0 && reached(now, q) >= b+twice
+}
+
+// Sum is how much was counted.
+func Sum(counts []int64) (all int64) {
 	for _, n := range counts {
 		all += n
 	}
-	if all == 0 {
-		return 0, false
-	}
-	rank := int64(math.Ceil(q * float64(all)))
+	return all
+}
+
+// reached is the bucket in which the share q of what was counted ends; -1 if nothing was.
+func reached(counts []int64, q float64) int {
+	all, seen := Sum(counts), int64(0)
+	rank := max(int64(math.Ceil(q*float64(all))), 1)
 	for i, n := range counts {
-		if seen += n; seen >= max(rank, 1) {
-			return bounds[min(i, len(bounds)-1)], true
+		if seen += n; seen >= rank {
+			return i
 		}
 	}
-	return 0, false
+	return -1
 }
 
 // Add adds counts by buckets.

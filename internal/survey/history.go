@@ -37,6 +37,26 @@ type HistoryLine struct {
 	All         HistoryPoint // At is the begin of the range
 }
 
+// Rates are how many rows of the line were claimed in a second, and how many ended, in the minutes or hours that are
+// known.
+func (l HistoryLine) Rates() (claimed, ended float64, known bool) {
+	seconds := 0.0
+	for i, p := range l.Points {
+		if p.Known && i+1 < len(l.Points) {
+			seconds += l.Points[i+1].At.Sub(p.At).Seconds()
+		} else if p.Known && i > 0 {
+			seconds += p.At.Sub(l.Points[i-1].At).Seconds()
+		}
+	}
+	if seconds == 0 {
+		return 0, 0, false
+	}
+	return float64(l.All.Claimed()) / seconds, float64(l.All.Done+l.All.Dead+l.All.Cancelled) / seconds, true
+}
+
+// Claimed is how many rows handlers have begun with.
+func (p HistoryPoint) Claimed() int64 { return history.Sum(p.Waits) }
+
 // A historyRow is one of the table, the first of which has no table.
 type historyRow struct {
 	Upto                                                   time.Time
@@ -50,9 +70,8 @@ type historyRow struct {
 // History reads the lines of a range, by table and lane, those of whole tables first. There is none if the schema has
 // no history, or the role may not read it. cut tells that the oldest rows were left out.
 func History(ctx context.Context, r Reader, schema string, h HistoryRange) (lines []HistoryLine, cut bool, err error) {
-	table := pgx.Identifier{schema, "history"}.Sanitize()
-	readable, err := Rows[struct{ Is *bool }](ctx, r, "SELECT has_table_privilege(to_regclass($1::text), 'SELECT')", table)
-	if err != nil || readable[0].Is == nil || !*readable[0].Is {
+	table, readable, err := historyTable(ctx, r, schema)
+	if err != nil || !readable {
 		return nil, false, err
 	}
 	stored := time.Minute
@@ -65,6 +84,40 @@ func History(ctx context.Context, r Reader, schema string, h HistoryRange) (line
 		return nil, false, err
 	}
 	return h.lines(all), len(all) > 20_000, nil
+}
+
+// historyTable is the qualified name of the history, empty if the schema has none, and whether the role may read it.
+func historyTable(ctx context.Context, r Reader, schema string) (table string, readable bool, err error) {
+	table = pgx.Identifier{schema, "history"}.Sanitize()
+	all, err := Rows[struct{ Is *bool }](ctx, r, "SELECT has_table_privilege(to_regclass($1::text), 'SELECT')", table)
+	if err != nil || all[0].Is == nil {
+		return "", false, err
+	}
+	return table, *all[0].Is, nil
+}
+
+// An HourOfWeek is what happened in a lane in the hour from At, and in the same hour of the week before. The lane is
+// empty for the whole table.
+type HourOfWeek struct {
+	Table, Lane                           string
+	At                                    time.Time
+	Done, Retried, Dead                   int64
+	Waits, Runs                           []int64
+	DoneBefore, RetriedBefore, DeadBefore int64
+	WaitsBefore, RunsBefore               []int64
+}
+
+// MaxHoursOfWeek is how many [HoursOfWeek] returns at most.
+const MaxHoursOfWeek = 5000
+
+// HoursOfWeek reads the latest hour of which the history knows at least half an hour, where it knows the same hour of
+// the week before. There is none if the schema has no history, or row-level security shows the role a part of it.
+func HoursOfWeek(ctx context.Context, r Reader, schema string, tables []string) ([]HourOfWeek, error) {
+	table, _, err := historyTable(ctx, r, schema)
+	if err != nil || table == "" {
+		return nil, err
+	}
+	return rows[HourOfWeek](ctx, r, "history_week", table, tables, MaxHoursOfWeek)
 }
 
 func (h HistoryRange) lines(all []historyRow) []HistoryLine {

@@ -344,6 +344,12 @@ BEGIN
             MESSAGE = 'flush must be at least 1',
             HINT = 'Number the calls with counts from 1.';
     END IF;
+    IF EXISTS (SELECT FROM jsonb_to_recordset($6) AS c ("table" text)
+        WHERE to_regclass('"{{schema}}".' || quote_ident(c."table")) IS NULL) THEN -- nobody would take them
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'counts',
+            MESSAGE = 'counts must name tables of the schema',
+            HINT = 'Each object has a table, without its schema.';
+    END IF;
     INSERT INTO "{{schema}}"."process" AS p (id, host, language, version, serves, beat_at, flushed)
     VALUES ($1, $2, $3, $4, $5, clock_timestamp(), CASE WHEN $8 THEN coalesce($7, 0) ELSE 0 END)
     ON CONFLICT (id) DO UPDATE
