@@ -129,10 +129,13 @@ func TestASubscriptionHasAHistory(t *testing.T) {
 	}
 	relay := f.subscriber("billing", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
-			if m.Topic == "bad" {
-				return workqueue.Permanent(errors.New("no"))
+			switch {
+			case m.Topic == "good":
+				return nil
+			case m.Attempt == 1:
+				return workqueue.RetryAfter(0, errors.New("not yet"))
 			}
-			return nil
+			return workqueue.Permanent(errors.New("no"))
 		})
 	})
 	f.until("all are handled", func() bool { return f.drained("billing") })
@@ -140,7 +143,7 @@ func TestASubscriptionHasAHistory(t *testing.T) {
 		t.Error(err)
 	}
 	f.exec("SELECT history_merge('{outbox_log_parked}')")
-	for table, want := range map[string]string{"outbox_log": "30 3 0 33", "outbox_log_parked": "0 0 3 0"} {
+	for table, want := range map[string]string{"outbox_log": "30 3 0 33", "outbox_log_parked": "0 0 3 3"} {
 		var got string
 		if err := f.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', sum(done), sum(retried), sum(dead),
 			coalesce(sum((SELECT sum(n) FROM unnest(runs) AS n)), 0))

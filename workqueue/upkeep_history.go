@@ -114,10 +114,9 @@ func (h home) countNoMore(t *tally, by teller) {
 	presencesMu.Lock()
 	p := h.presence()
 	p.tallies = slices.DeleteFunc(slices.Clone(p.tallies), func(o *tally) bool { return o == t })
-	rows := t.take()
-	p.left = append(p.left, rows...)
+	some := p.leave(t.take())
 	presencesMu.Unlock()
-	if len(rows) > 0 {
+	if some {
 		p.sayNow(context.Background(), by)
 	}
 }
@@ -127,11 +126,9 @@ func (h home) countNoMore(t *tally, by teller) {
 func (h home) drained(ctx context.Context, t *tally, by teller) {
 	presencesMu.Lock()
 	p := h.presence()
-	rows := t.take()
-	p.left = append(p.left, rows...)
-	beats := len(p.tables) > 0
+	some, others := p.leave(t.take()), len(p.tables) > 0
 	presencesMu.Unlock()
-	if beats || len(rows) == 0 {
+	if !some || others {
 		return
 	}
 	if _, mine := p.turn(time.Now()); mine {
@@ -139,11 +136,17 @@ func (h home) drained(ctx context.Context, t *tally, by teller) {
 	}
 }
 
+// leave keeps rows for the next beat, and tells whether there are any. The caller holds the lock.
+func (p *presence) leave(rows []history.Row) (some bool) {
+	if len(rows) == 0 || p.off.Load() {
+		return false
+	}
+	p.left = history.Merge(append(p.left, rows...))
+	return true
+}
+
 // sayNow sends a beat that somebody waits for.
 func (p *presence) sayNow(ctx context.Context, by teller) {
-	if p.off.Load() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, lastFlushLimit)
 	defer cancel()
 	p.say(ctx, by)

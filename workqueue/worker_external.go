@@ -86,8 +86,6 @@ func (x *External[T]) count(rows []ExternalSettled, held bool) {
 			o = history.Lost
 		case !counted:
 			continue
-		case o == history.Dead:
-			o = history.Retried
 		}
 		x.engine.counts.Settled(r.Labels[x.engine.table.counted], o)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/txwork/txwork/internal/operate"
@@ -49,6 +50,9 @@ func (d *database) happened(ctx context.Context, names []string, since time.Dura
 	r := survey.HistoryRange{Length: since, Step: since, Hours: since > sinceMinutes, Now: true}
 	for _, t := range tables {
 		r.Tables = append(r.Tables, t.Spec().Table)
+		if log, is := strings.CutSuffix(t.Spec().Table, "_parked"); is { // its messages
+			r.Tables = append(r.Tables, log)
+		}
 	}
 	lines, cut, err := survey.History(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema, r)
 	if err == nil && cut {
