@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -22,7 +23,7 @@ var sqlFiles embed.FS
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "trim", "rebase",
+var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "trim", "rebase",
 	"move", "replay", "cut", "change", "pause", "unsubscribe", "lag"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
@@ -180,6 +181,37 @@ func (v view) DueLock() string { return fmt.Sprintf("hashtextextended('%s due', 
 
 func (v view) TickLock() string { return fmt.Sprintf("hashtextextended('%s tick', 0)", v.Name()) }
 
+// RestLock is the advisory lock of the one who makes a subscription rest.
+func (v view) RestLock(subscription string) string {
+	return fmt.Sprintf("hashtextextended('%s rest ' || %s, 0)", v.Name(), subscription)
+}
+
+// FirstRest and LongestRest are how long a destination rests.
+func (view) FirstRest() string {
+	return fmt.Sprintf("interval '%g seconds'", outage.FirstRest.Seconds())
+}
+func (view) LongestRest() string {
+	return fmt.Sprintf("interval '%g seconds'", outage.LongestRest.Seconds())
+}
+
+// Rest is a rest that begins now. One that is nobody's is NULL.
+func (v view) Rest(since, length, cause string) string {
+	return fmt.Sprintf("ROW(%s, clock_timestamp() + %[2]s * (1 - %[3]g * random()), %[2]s, left(%[4]s, %[5]d))::%[6]s",
+		since, length, outage.RestJitter, cause, maxError, v.Named("rest"))
+}
+
+// NextRest is the rest that follows that of a position.
+func (v view) NextRest(row, cause string) string {
+	return v.Rest("("+row+".rest).since", fmt.Sprintf("least(2 * (%s.rest).length, %s)", row, v.LongestRest()), cause)
+}
+
+// RestAgain is the first rest of a position's destination, if that is unavailable.
+func (v view) RestAgain(row string) string {
+	rest := "(" + row + ".rest)."
+	return fmt.Sprintf("CASE WHEN %ssince IS NOT NULL THEN %s END", rest,
+		v.Rest(rest+"since", v.FirstRest(), rest+"cause"))
+}
+
 // Settings pin the plans of the functions: each statement has one good plan, by index.
 func (view) Settings() string {
 	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET jit = off"
@@ -264,7 +296,8 @@ func (view) Patterns(param string) string {
 // TakesPage are assignments that take the page in hand from its consumer. The token of a batch that has ended stays, so
 // that its settle can be repeated.
 func (view) TakesPage() string {
-	return `page = NULL,
+	return `rest = NULL,
+            page = NULL,
             whole = false,
             withheld = '{}',
             owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,

@@ -22,7 +22,6 @@ func (p *page) abandonHung(now time.Time) {
 		u.hung = true
 		reason := fmt.Sprintf("handler did not return within %v of its timeout of %v, and may still be running",
 			p.hungAfter()-p.HandlerTimeout, p.HandlerTimeout)
-		p.rest.note(u.probe.Swap(false), workqueue.ExternalEnd{Outcome: workqueue.RowAbandoned, Error: reason})
 		for _, row := range u.rows {
 			m := &p.messages[row.Place]
 			if m.unit != u {
@@ -56,7 +55,7 @@ func (p *page) hasStopped(now time.Time) bool {
 	if !now.Before(p.abortAt) {
 		p.cancel(workqueue.ErrShutdown)
 	}
-	return !now.Before(p.abandonAt) || !p.isRunning() && (p.waiting(now) == 0 || p.rest.isAway())
+	return !now.Before(p.abandonAt) || !p.isRunning() && p.waiting(now) == 0
 }
 
 // isRunning reports whether a handler is at work that somebody waits for.
@@ -74,7 +73,7 @@ func (p *page) isRunning() bool {
 func (p *page) settleRest(ctx context.Context) string {
 	end := p.parkBefore()
 	if end > p.settled || len(p.messages) == 0 {
-		if result := p.settle(ctx, end); result == Ended || result == Lost {
+		if result := p.settle(ctx, end, false); result == Ended || result == Lost {
 			return result
 		}
 	}
@@ -121,10 +120,9 @@ func (p *page) leave() {
 	end := time.Now().Add(p.abortGrace())
 	for p.closes() {
 		if !time.Now().Before(end) {
-			p.giveUp()
 			return
 		}
-		p.wait(time.Until(end), nil, nil, nil)
+		p.wait(time.Until(end), nil, nil)
 	}
 }
 
@@ -135,13 +133,4 @@ func (p *page) closes() bool {
 	p.limit, p.stopping = 0, true
 	p.cancel(workqueue.ErrLeaseLost)
 	return p.isRunning()
-}
-
-// giveUp waits for no handler any more, not for what a probe finds out either.
-func (p *page) giveUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for u := range p.units {
-		p.rest.note(u.probe.Swap(false), workqueue.ExternalEnd{Outcome: workqueue.RowReleased})
-	}
 }

@@ -29,6 +29,11 @@ type message struct {
 	last   workqueue.ExternalEnd // of its handler
 }
 
+// settlesAlone reports whether the message has ended, other than because of one before it in its key.
+func (m *message) settlesAlone() bool {
+	return m.failed != nil || m.ended && m.passed().End.Outcome != workqueue.RowLeft
+}
+
 // A Passed is a message that a settle passes, and what became of it.
 type Passed struct {
 	*Read
@@ -61,6 +66,7 @@ func (m *message) passed() Passed {
 type page struct {
 	*hand
 	upto  int64
+	since *time.Time // it is the probe of a destination that is unavailable since then
 	woken chan struct{}
 
 	mu       sync.Mutex
@@ -72,6 +78,8 @@ type page struct {
 	high     int // the last one that was handed out, plus 1
 	stopping bool
 	abortAt  time.Time // when the contexts of handlers are cancelled
+	away     bool      // the destination is unavailable: nothing more is handed out
+	cause    string
 
 	// Of run only.
 	settled   int // all before are settled
@@ -83,8 +91,8 @@ type page struct {
 // newPage makes a page. The first message of each key is ready, and so are those without one.
 func newPage(h *hand, read Page) *page {
 	now := time.Now()
-	p := &page{hand: h, messages: make([]message, len(read.Messages)), upto: read.Upto, units: map[*unit]bool{},
-		woken: make(chan struct{}, 1), settledAt: now, extendAt: h.expires.Add(-h.Lease * 2 / 3)}
+	p := &page{hand: h, messages: make([]message, len(read.Messages)), upto: read.Upto,
+		since: read.UnavailableSince, units: map[*unit]bool{}, woken: make(chan struct{}, 1), settledAt: now, extendAt: h.expires.Add(-h.Lease * 2 / 3)}
 	last := map[string]*message{}
 	for i := range read.Messages {
 		m := &p.messages[i]
@@ -164,11 +172,13 @@ func (p *page) run(ctx context.Context) (result string) {
 		if result, over := p.advance(ctx, now); over {
 			return result
 		}
+		if p.isAway() {
+			return p.rest(ctx)
+		}
 		if p.hasStopped(now) {
 			return p.settleRest(ctx)
 		}
-		free, changed, wake := p.dispatch(now)
-		p.wait(p.nextTurn(now, wake), stop, free, changed)
+		p.wait(p.nextTurn(now), stop, p.dispatch(now))
 	}
 }
 
@@ -181,20 +191,19 @@ func (p *page) wake() {
 }
 
 // wait waits for whatever comes first.
-func (p *page) wait(pause time.Duration, stop, free, changed <-chan struct{}) {
+func (p *page) wait(pause time.Duration, stop, free <-chan struct{}) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-p.woken:
 	case <-stop:
 	case <-free:
-	case <-changed:
 	case <-timer.C:
 	}
 }
 
 // nextTurn is when something is due without an event.
-func (p *page) nextTurn(now time.Time, wake time.Duration) time.Duration {
+func (p *page) nextTurn(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.extendAt
@@ -202,9 +211,6 @@ func (p *page) nextTurn(now time.Time, wake time.Duration) time.Duration {
 		if t.Before(next) {
 			next = t
 		}
-	}
-	if wake > 0 {
-		earlier(now.Add(wake))
 	}
 	if p.first > p.settled && p.attempts <= 1 {
 		earlier(p.settledAt.Add(settleEvery))
@@ -230,9 +236,9 @@ func (p *page) advance(ctx context.Context, now time.Time) (result string, over 
 	p.mu.Unlock()
 	switch {
 	case first == len(p.messages):
-		return p.settle(ctx, first), true
+		return p.settle(ctx, first, false), true
 	case windowEnds, first > p.settled && p.attempts <= 1 && now.Sub(p.settledAt) >= settleEvery:
-		if result := p.settle(ctx, first); result != Settled && result != Ended {
+		if result := p.settle(ctx, first, false); result != Settled && result != Ended {
 			return result, true
 		}
 		p.reopen()
@@ -258,26 +264,29 @@ func (p *page) renewed(at time.Time) {
 	p.extendAt = at.Add(p.Lease / 3)
 }
 
-// settle settles all messages before a place, and parks those of them that failed. Messages that share a number, which
-// a producer can make, are settled together.
-func (p *page) settle(ctx context.Context, end int) (result string) {
+// settle settles all messages before a place, and those that have ended behind it if it is told to, and parks those of
+// them that failed. Messages that share a number, which a producer can make, are settled together.
+func (p *page) settle(ctx context.Context, end int, withAhead bool) (result string) {
 	upto := p.upto
 	if end < len(p.messages) {
 		for end > p.settled && p.messages[end-1].Seq == p.messages[end].Seq {
 			end--
 		}
-		if end == p.settled {
-			p.settledAt = time.Now()
-			return Settled
+		upto = 0 // as before
+		if end > 0 {
+			upto = p.messages[end-1].Seq
 		}
-		upto = p.messages[end-1].Seq
 	}
-	failed, passed := p.passed(end)
+	failed, passed, ahead := p.passed(end, withAhead)
+	if end == p.settled && end < len(p.messages) && len(ahead) == 0 {
+		p.settledAt = time.Now()
+		return Settled
+	}
 	start := time.Now()
 	err := p.insist(ctx, func(ctx context.Context) error {
 		return p.handlers.Settle(ctx, passed, func(ctx context.Context) (held bool, err error) {
 			start = time.Now()
-			result, err = p.reader.Settle(ctx, p.token, upto, failed)
+			result, err = p.reader.Settle(ctx, p.token, upto, failed, ahead)
 			return result != Lost, err
 		})
 	})
@@ -297,6 +306,7 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 		p.logger.LogAttrs(ctx, slog.LevelWarn, "the lease of a page was lost")
 		return Lost
 	}
+	p.tellAvailable(ctx, failed)
 	p.settled, p.settledAt = end, start
 	p.attempts = max(p.attempts-1, 1) // as settle does
 	if result == Repeated {           // an earlier call renewed the lease, nobody knows when
@@ -307,18 +317,30 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 	return result
 }
 
-// passed are the messages that a settle passes, and the failures among them.
-func (p *page) passed(end int) (failed []Failure, passed []Passed) {
+// passed are the messages that a settle passes, the failures among them, and the numbers behind the place.
+func (p *page) passed(end int, withAhead bool) (failed []Failure, passed []Passed, ahead []int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := p.settled; i < end; i++ {
+	for i := p.settled; i < len(p.messages); i++ {
+		if i >= end && (!withAhead || !p.messages[i].settlesAlone() || p.sharesNumber(i)) {
+			continue
+		}
+		if i >= end {
+			ahead = append(ahead, p.messages[i].Seq)
+		}
 		passed = append(passed, p.messages[i].passed())
 		f := p.messages[i].failed
 		if f != nil && (len(failed) == 0 || failed[len(failed)-1].Seq != f.Seq) {
 			failed = append(failed, *f)
 		}
 	}
-	return failed, passed
+	return failed, passed, ahead
+}
+
+// sharesNumber reports whether a message has the number of one of its neighbours.
+func (p *page) sharesNumber(i int) bool {
+	return i > 0 && p.messages[i-1].Seq == p.messages[i].Seq ||
+		i+1 < len(p.messages) && p.messages[i+1].Seq == p.messages[i].Seq
 }
 
 // passEnded moves on to the first message that has not ended, and wakes run if all that may be handed out have.

@@ -31,6 +31,7 @@ type Reader struct {
 	log, subscription                     string
 	lease                                 time.Duration
 	tick, fetch, settle, extend, giveBack string
+	unavailable                           string
 }
 
 // NewReader makes a reader of the log in a schema. An empty schema is [workqueue.DefaultSchema].
@@ -38,13 +39,17 @@ func NewReader(db Database, schema, subscription string, lease time.Duration) *R
 	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
 	return &Reader{db: db, log: v.Name(), subscription: subscription, lease: lease,
 		tick: "CALL " + v.Named("tick") + "()",
-		fetch: "SELECT entry, seq, id, created_at, topic, key, headers, payload, attempts, upto, more, held FROM " +
+		fetch: "SELECT entry, seq, id, created_at, topic, key, headers, payload, attempts, upto, more, held, " +
+			"unavailable_since, wait_seconds FROM " +
 			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer) " +
 			"ORDER BY place",
 		settle: "SELECT " + v.Named("settle") +
-			"($1::text, $2::uuid, $3::bigint, $4::text::jsonb, $5::bigint * interval '1 microsecond')",
+			"($1::text, $2::uuid, $3::bigint, $4::text::jsonb, $5::bigint * interval '1 microsecond', " +
+			"$6::bigint[])",
 		extend:   "SELECT " + v.Named("extend") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond')",
 		giveBack: "SELECT " + v.Named("release") + "($1::text, $2::uuid)",
+		unavailable: "SELECT result FROM " + v.Named("unavailable") +
+			"($1::text, $2::uuid, $3::text)",
 	}
 }
 
@@ -69,6 +74,9 @@ type Page struct {
 	Upto     int64  // settle up to here; 0: there is no page
 	More     bool   // there may be another page at once
 	Held     string // why there is none, although there are messages
+
+	UnavailableSince *time.Time    // the page is the probe of a destination that is unavailable since then, or there is none
+	Wait             time.Duration // until somebody may probe it
 }
 
 // Fetch claims a lane, or goes on with that of the token.
@@ -81,6 +89,8 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 		topic, key, headers, held *string
 		payload                   []byte
 		more                      *bool
+		since                     *time.Time
+		wait                      *float64
 	)
 	err = r.db.Query(ctx, workqueue.ExternalQuery{
 		SQL: r.fetch, Args: []any{r.subscription, token, r.lease.Microseconds(), n},
@@ -88,11 +98,12 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 		Row: func(scan func(...any) error) error {
 			payload = nil
 			if err := scan(&entry, &seq, &id, &created, &topic, &key, &headers, &payload, &attempts, &upto, &more,
-				&held); err != nil {
+				&held, &since, &wait); err != nil {
 				return err
 			}
 			if entry == "end" {
 				p.Attempts, p.Upto, p.More, p.Held = int(value(attempts)), value(upto), value(more), value(held)
+				p.UnavailableSince, p.Wait = since, seconds(value(wait))
 				return nil
 			}
 			p.Messages = append(p.Messages, Read{Seq: value(seq), ID: value(id), CreatedAt: value(created),
@@ -103,6 +114,8 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 	})
 	return p, r.explain(err)
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func value[T any](p *T) (v T) {
 	if p != nil {
@@ -149,15 +162,30 @@ const (
 	Lost     = "lost"
 )
 
-// Settle moves the position of the lane that the token holds, parks messages, and renews the lease.
-func (r *Reader) Settle(ctx context.Context, token uuid.UUID, upto int64, failed []Failure) (result string, err error) {
+// Settle moves the position of the lane that the token holds, parks messages, and renews the lease. Numbers that are
+// ahead of the position are settled, too.
+func (r *Reader) Settle(ctx context.Context, token uuid.UUID, upto int64, failed []Failure, ahead []int64) (
+	result string, err error) {
 	list := []byte("[]")
 	if len(failed) > 0 {
 		if list, err = json.Marshal(failed); err != nil {
 			return "", err
 		}
 	}
-	err = r.ask(ctx, &result, false, r.settle, token, upto, string(list), r.lease.Microseconds())
+	err = r.ask(ctx, &result, false, r.settle, token, upto, string(list), r.lease.Microseconds(),
+		append([]int64{}, ahead...))
+	return result, err
+}
+
+// What unavailable answers. It may answer [Lost], too.
+const (
+	Began   = "began"
+	Resting = "resting"
+)
+
+// Unavailable gives the lane back that the token holds, and makes the subscription rest.
+func (r *Reader) Unavailable(ctx context.Context, token uuid.UUID, cause string) (result string, err error) {
+	err = r.ask(ctx, &result, false, r.unavailable, token, cause)
 	return result, err
 }
 

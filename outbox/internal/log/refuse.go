@@ -117,6 +117,12 @@ func (view) RefusesBehind(isInPage string) string {
 		"Settle up to the number that the end of the fetch has, or to that of one of its rows.")
 }
 
+// RefusesAhead refuses a list of numbers that is too long.
+func (view) RefusesAhead(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, maxPage), "ahead",
+		fmt.Sprintf("must be an array of at most %d numbers", maxPage), "Settle the beginning of the page first.")
+}
+
 // RefusesFailures refuses a list of failures that is not one, and RefusesStrangers one that names other messages.
 func (view) RefusesFailures(param string) string {
 	return sqltext.RefuseUnless("jsonb_typeof("+param+") = 'array'", "failed", "must be an array of objects",

@@ -64,12 +64,12 @@ type Relay struct {
 	reader   *Reader
 	handlers Handlers
 	logger   *slog.Logger
-	rest     *rest
 	hands    atomic.Int32 // pages in hand
 	token    uuid.UUID    // of the next claim: the same until its reply has come
 	pending  bool         // the token may have claimed a lane
 	ticked   time.Time
-	missed   time.Time // when it was last said that the subscription does not exist; zero: it does
+	rests    time.Duration // until somebody may probe the destination, at the last look; 0: it is not known to rest
+	missed   time.Time     // when it was last said that the subscription does not exist; zero: it does
 }
 
 // NewRelay makes a relay, which runs once.
@@ -94,7 +94,7 @@ func (r *Relay) Wake() {
 // Run works until ctx is cancelled. Then it hands out no more than what lies before what it has handed out, waits for
 // the handlers, settles, and gives its lanes back.
 func (r *Relay) Run(ctx context.Context, h Handlers) error {
-	r.handlers, r.logger, r.rest = h, h.Logger(), newRest(h.Logger())
+	r.handlers, r.logger = h, h.Logger()
 	r.reader = NewReader(h, r.Schema, r.Subscription, r.Lease)
 	r.token = uuid.New()
 	ctx, stop := context.WithCancel(ctx)
@@ -135,6 +135,8 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		case found:
 			pause, failing, began = minPoll, outage.MinPause, true
 			continue
+		case r.rests > 0: // an operator may end the rest
+			wait, pause, failing, began = min(r.rests, r.Poll), minPoll, outage.MinPause, true
 		default:
 			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
 		}
@@ -192,6 +194,7 @@ func await(ctx context.Context, pause time.Duration, woken <-chan struct{}) bool
 // would keep its lane until the lease ends.
 func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, err error) {
 	base := context.WithoutCancel(ctx)
+	r.rests = 0
 	if r.isFull() {
 		return false, nil // the end of a page wakes
 	}
@@ -211,6 +214,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 		}
 		token := r.token
 		r.token, r.pending, more = uuid.New(), false, page.More
+		r.rests = page.Wait
 		if page.Upto > 0 {
 			found = true
 			r.hands.Add(1)
@@ -241,7 +245,7 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 			p.accuse()
 		}
 		switch p.run(ctx) {
-		case Ended, Lost, refused:
+		case Ended, Lost, refused, Resting:
 			return
 		case Settled:
 		default:

@@ -13,13 +13,12 @@ import (
 // A unit is what one call of a handler gets.
 type unit struct {
 	rows  []*workqueue.ExternalRow
-	probe atomic.Bool  // nobody has noted yet what it found out
 	began atomic.Int64 // the last call, in nanoseconds since the epoch of the process
 	hung  bool
 }
 
-// dispatch hands out what is ready. If it cannot, it returns what to wait for.
-func (p *page) dispatch(now time.Time) (free, changed <-chan struct{}, wake time.Duration) {
+// dispatch hands out what is ready. If there is no place, it returns what to wait for.
+func (p *page) dispatch(now time.Time) (free <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -28,12 +27,12 @@ func (p *page) dispatch(now time.Time) (free, changed <-chan struct{}, wake time
 			if p.waiting(now) == 0 {
 				free = nil
 			}
-			return free, nil, 0
+			return free
 		}
-		u, changed, wake := p.next(now)
+		u := p.next(now)
 		if u == nil {
 			p.places.give()
-			return nil, changed, wake
+			return nil
 		}
 		go p.serve(u)
 	}
@@ -41,28 +40,20 @@ func (p *page) dispatch(now time.Time) (free, changed <-chan struct{}, wake time
 
 // waiting is how many of those that are ready may be handed out.
 func (p *page) waiting(now time.Time) int {
-	if p.stopping && !now.Before(p.abortAt) {
+	if p.away || p.stopping && !now.Before(p.abortAt) {
 		return 0
 	}
 	return p.readyBefore(p.limit)
 }
 
-// next takes what is to be handed out next. If there is nothing, it returns what to wait for.
-func (p *page) next(now time.Time) (u *unit, changed <-chan struct{}, wake time.Duration) {
+// next takes what is to be handed out next; nil: there is nothing.
+func (p *page) next(now time.Time) *unit {
 	n := p.waiting(now)
 	if n == 0 {
-		return nil, nil, 0
-	}
-	ok, probe, wake, changed := p.rest.admit()
-	if !ok {
-		return nil, changed, wake
-	}
-	if probe {
-		n = 1
+		return nil
 	}
 	n = p.handlers.Unit(p.ready[:n])
-	u = &unit{rows: slices.Clone(p.ready[:n])}
-	u.probe.Store(probe)
+	u := &unit{rows: slices.Clone(p.ready[:n])}
 	u.begins()
 	p.ready = slices.Delete(p.ready, 0, n)
 	p.units[u] = true
@@ -70,7 +61,7 @@ func (p *page) next(now time.Time) (u *unit, changed <-chan struct{}, wake time.
 		p.high = max(p.high, row.Place+1)
 		p.messages[row.Place].unit = u
 	}
-	return u, nil, 0
+	return u
 }
 
 // serve handles a unit, and then others for as long as the page has some, in the place that was taken.
@@ -83,9 +74,7 @@ func (p *page) serve(u *unit) {
 	}()
 	for since := time.Now(); u != nil; {
 		p.handlers.Handle(u.rows, u.begins, func(row *workqueue.ExternalRow) {
-			end := row.End()
-			p.rest.note(u.probe.Swap(false), end)
-			p.end(u, row.Place, end)
+			p.end(u, row.Place, row.End())
 		})
 		now := time.Now()
 		u = p.finish(u, now, p.places.keep(now.Sub(since)))
@@ -98,7 +87,7 @@ func (p *page) finish(u *unit, now time.Time, goesOn bool) (next *unit) {
 	defer p.mu.Unlock()
 	delete(p.units, u)
 	if goesOn {
-		next, _, _ = p.next(now)
+		next = p.next(now)
 	}
 	switch {
 	case p.stopping, next == nil && (len(p.ready) > 0 || len(p.units) == 0),
@@ -128,7 +117,11 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 	p.messages[place].unit, p.messages[place].last = nil, end
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
-	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
+	case workqueue.RowUnavailable:
+		p.away, p.cause = true, end.Error
+		p.makeReady(place)
+		return
+	case workqueue.RowReleased: // the message has not ended
 		p.makeReady(place)
 		return
 	case workqueue.RowAbandoned:

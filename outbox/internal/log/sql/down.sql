@@ -13,9 +13,10 @@ DROP FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}});
 DROP FUNCTION {{.Named "trim_dedup"}}({{.Named "seen"}}, integer);
 DROP FUNCTION {{.Named "least"}}({{.Named "seen"}});
 DROP FUNCTION {{.Named "outlived"}}(interval, integer);
+DROP FUNCTION {{.Named "unavailable"}}(text, uuid, text);
 DROP FUNCTION {{.Named "release"}}(text, uuid);
 DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
-DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval);
+DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval, bigint[]);
 DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
 DROP TYPE {{.Named "fetched"}};
 DROP FUNCTION {{.Named "subscribe"}}(text, text[], jsonb, timestamptz, integer);
@@ -30,4 +31,5 @@ DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named 
     {{.Named "loss"}}, {{.Named "dedup"}}, {{.Named "later"}};
 DROP FUNCTION {{.Named "guard"}}();
 DROP TYPE {{.Named "seen"}};
+DROP TYPE {{.Named "rest"}};
 DROP SEQUENCE {{.Named "seq"}};

@@ -14,15 +14,21 @@ CREATE TYPE {{.Named "fetched"}} AS (
     payload bytea,
     upto bigint,
     more boolean,
-    held text
+    held text,
+    unavailable_since timestamptz,
+    wait_seconds double precision
 );
 
 -- Claims a lane of the subscription that has a batch, or goes on with the lane that the token holds, and returns the
 -- next page of its batch: rows in order, and then one end. Commit before you handle the rows. Then settle up to the
 -- end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks them.
 --
+-- While the destination is unavailable, nothing is handed out until the rest is over, and then one message to one
+-- consumer. unavailable_since says since when, and wait_seconds when to ask again: 0 while a message is at work.
+--
 -- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
--- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
+-- itself. more says that there may be another page at once, held why not: all lanes are busy, it is paused, or its
+-- destination is unavailable.
 --
 -- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
 -- statement.
@@ -37,6 +43,8 @@ AS $txwork$
 DECLARE
     s {{.Named "subscription"}};
     p {{.Named "position"}};
+    r {{.Named "position"}}; -- the lane that has a rest
+    probes boolean;
     b {{.Named "seen"}};
     late bigint[];
     held boolean; -- by this token, before the call
@@ -66,11 +74,23 @@ BEGIN
     result.more := false;
     SELECT t.n INTO own.newest FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
 
-    IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
+    SELECT q.* INTO own.r FROM {{.Named "position"}} AS q
+    WHERE q.subscription = $1 AND (q.rest).since IS NOT NULL
+    LIMIT 1;
+    result.unavailable_since := (own.r.rest).since;
+    result.wait_seconds := greatest(extract(epoch FROM (own.r.rest).until - clock_timestamp()), 0);
+    IF own.p.page IS NULL THEN -- a page in hand is settled
+        result.held := CASE
+            WHEN own.s.paused THEN 'paused'
+            WHEN own.result.wait_seconds > 0
+                OR own.r.locked_until >= clock_timestamp() AND own.r.owner_token IS DISTINCT FROM $2
+                OR own.held AND own.p.lane <> own.r.lane THEN 'unavailable'
+            END;
+    END IF;
+    IF own.result.held IS NOT NULL THEN
         UPDATE {{.Named "position"}} AS t
         SET locked_until = NULL, owner_token = NULL, attempts = {{.TakenAttempts}}
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
-        result.held := 'paused';
         RETURN NEXT own.result;
         RETURN;
     END IF;
@@ -79,11 +99,15 @@ BEGIN
         WHERE p.subscription = $1
           AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
           AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
+          AND CASE WHEN own.r.lane IS NULL THEN (p.rest).since IS NULL
+            ELSE p.lane = own.r.lane AND (p.rest).until <= clock_timestamp() END
         ORDER BY (p.seen).n, p.lane
         LIMIT 1
         FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            IF EXISTS (SELECT FROM {{.Named "position"}} AS p
+            IF own.r.lane IS NOT NULL THEN
+                result.held := 'unavailable';
+            ELSIF EXISTS (SELECT FROM {{.Named "position"}} AS p
                 WHERE p.subscription = $1 AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)) THEN
                 result.held := 'busy';
             END IF;
@@ -119,6 +143,7 @@ BEGIN
     END IF;
     late := {{template "late" .}};
     again := own.p.page IS NOT NULL;
+    probes := own.r.lane = own.p.lane IS TRUE;
     most := CASE WHEN own.again THEN 9223372036854775807 ELSE $4 END;
     parked := EXISTS (SELECT FROM {{.Parked}} AS q
         WHERE q.subscription = $1 AND q.concurrency_key IS NOT NULL AND {{.Blocks "q"}});
@@ -136,11 +161,14 @@ BEGIN
         FROM (
 {{template "batch" .}}
               AND m.seq > own.p.done
+              AND m.seq <> ALL (own.p.ahead)
               AND (NOT own.again OR m.seq <= own.p.page)
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
     ), told AS (
-        SELECT count(*) AS rows, max(g.seq) AS last,
+        -- A probe ends with the first message that is handed out.
+        SELECT count(*) AS rows, max(g.seq) AS furthest,
+            coalesce(min(g.seq) FILTER (WHERE own.probes AND NOT g.is_withheld), max(g.seq)) AS last,
             coalesce(array_agg(g.seq ORDER BY g.seq) FILTER (WHERE g.is_withheld), '{}') AS withheld,
             CASE WHEN own.again THEN own.p.whole ELSE count(*) < $4 END AS whole
         FROM page AS g
@@ -151,8 +179,10 @@ BEGIN
             -- what was in hand is gone only if somebody has deleted it: the rest of the batch is still there
             done = CASE WHEN o.rows > 0 THEN t.done WHEN o.whole THEN 0 ELSE own.p.page END,
             page = o.last,
-            whole = o.rows > 0 AND o.whole,
-            withheld = o.withheld,
+            whole = o.rows > 0 AND o.whole AND o.last = o.furthest,
+            withheld = ARRAY(SELECT w FROM unnest(o.withheld) AS w WHERE w <= o.last),
+            ahead = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.ahead ELSE '{}' END,
+            rest = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.rest END, -- a lane without messages probes nothing
             attempts = CASE WHEN o.rows > 0 THEN own.p.attempts ELSE 0 END,
             owner_token = CASE WHEN o.rows > 0 THEN $2 END,
             locked_until = CASE WHEN o.rows > 0 THEN clock_timestamp() + $3 END
@@ -167,11 +197,16 @@ BEGIN
                   AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
     )
     SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
-        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL
-    FROM (SELECT * FROM page AS g WHERE NOT g.is_withheld ORDER BY g.seq) AS g
+        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL,
+        NULL::timestamptz, NULL::float8
+    FROM (
+        SELECT * FROM page AS g
+        WHERE NOT g.is_withheld AND g.seq <= (SELECT m.page FROM moved AS m)
+        ORDER BY g.seq) AS g
     UNION ALL
-    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld)::integer, m.lane, m.attempts,
-        m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL
+    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld AND g.seq <= m.page)::integer, m.lane,
+        m.attempts, m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL,
+        CASE WHEN own.probes THEN own.result.unavailable_since END, NULL
     FROM moved AS m;
 END
 $txwork$;

@@ -4,14 +4,16 @@
 -- not passed, whether or not that has messages for it. in_hand tells that a consumer has a page, and its lease has not
 -- ended; attempts how often its batch was claimed. live and dead are the parked messages and dead letters of the whole
 -- subscription. retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the
--- newest one, and tick_seconds its age.
+-- newest one, and tick_seconds its age. While the destination of the subscription is unavailable, it says since when,
+-- when the next message probes it, and what was said last.
 --
 -- It asks the log and not the ticks, so messages are right while nobody ticks. What it reads is bounded: of the log by
 -- the parameter, and otherwise by the slots and by what is parked.
 CREATE FUNCTION {{.Named "lag"}}(most integer DEFAULT 10000)
 RETURNS TABLE (subscription text, lane integer, paused boolean, numbers bigint, messages bigint, more boolean,
     seconds double precision, behind_seconds double precision, in_hand boolean, attempts integer, live bigint,
-    dead bigint, retained bigint, tick bigint, tick_seconds double precision)
+    dead bigint, retained bigint, tick bigint, tick_seconds double precision,
+    unavailable_since timestamptz, rests_until timestamptz, cause text)
 LANGUAGE plpgsql STABLE
 {{.Settings}}
 AS $txwork$
@@ -44,12 +46,16 @@ BEGIN
             OR EXISTS (SELECT FROM {{$.Slot $n}} AS m WHERE m.xid = ANY ((p.seen).open))
             THEN z.bytes{{$n}} ELSE 0 END
         {{- end}},
-        l.n, extract(epoch FROM clock_timestamp() - l.at)::float8
+        l.n, extract(epoch FROM clock_timestamp() - l.at)::float8, r.since, r.until, r.cause
     FROM {{.Named "position"}} AS p
     JOIN {{.Named "subscription"}} AS s ON s.name = p.subscription
     CROSS JOIN slots AS z
     LEFT JOIN waiting AS k (subscription, live, dead) ON k.subscription = p.subscription
     LEFT JOIN LATERAL (SELECT t.n, t.at FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1) AS l ON true
+    LEFT JOIN LATERAL (
+        SELECT (q.rest).* FROM {{.Named "position"}} AS q
+        WHERE q.subscription = p.subscription AND (q.rest).since IS NOT NULL
+        LIMIT 1) AS r ON true
     CROSS JOIN LATERAL (
         SELECT least(count(*) FILTER (WHERE {{template "unsettled" .}}), $1) AS messages,
             min(m.created_at) FILTER (WHERE {{template "unsettled" .}}) AS oldest, count(*) > $1 AS more
@@ -63,7 +69,7 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "lag"}}(integer) FROM PUBLIC;
-{{- define "unsettled"}}NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+{{- define "unsettled"}}NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead)) AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)

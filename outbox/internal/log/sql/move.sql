@@ -29,7 +29,7 @@ BEGIN
         SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
         FROM (
 {{template "batch" .AtMost "$4"}}
-              AND NOT (m.seq <= own.p.done
+              AND NOT ((m.seq <= own.p.done OR m.seq = ANY (own.p.ahead))
                 AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
         WHERE (own.p.seen).n < own.b.n;
         INSERT INTO {{.Named "loss"}} (subscription, lane, began, ended, messages, oldest, newest, why)
@@ -45,6 +45,7 @@ BEGIN
             upto = CASE WHEN own.stays THEN t.upto END,
             attempts = CASE WHEN own.stays THEN {{.TakenAttempts}} ELSE 0 END,
             done = CASE WHEN own.stays THEN t.done ELSE 0 END,
+            ahead = CASE WHEN own.stays THEN t.ahead ELSE '{}' END,
             {{.TakesPage}}
         WHERE t.subscription = $1 AND t.lane = own.p.lane;
         RETURN NEXT;

@@ -1,6 +1,6 @@
 {{- range $verb, $paused := .Pauses}}
 -- {{if $paused}}Stops a subscription: pages in hand are settled, and no other is handed out.
-{{- else}}Ends a pause of a subscription.{{end}} Tells whether that changed anything.
+{{- else}}Ends a pause of a subscription, and a rest of its destination: the next messages try it.{{end}} Tells whether that changed anything.
 CREATE FUNCTION {{$.Named $verb}}(name text) RETURNS boolean
 LANGUAGE plpgsql
 {{$.Settings}}
@@ -11,9 +11,17 @@ DECLARE
     s {{$.Named "subscription"}};
 BEGIN
     {{$.SeesAll}}
+{{- if not $paused}}
+    {{$.IdleBound "interval '1 minute'"}}
+{{- end}}
     {{$.LocksSubscription}}
     UPDATE {{$.Named "subscription"}} AS s SET paused = {{$paused}} WHERE s.name = $1 AND s.paused <> {{$paused}};
+{{- if $paused}}
     RETURN FOUND;
+{{- else}}
+    UPDATE {{$.Named "position"}} AS p SET rest = NULL WHERE p.subscription = $1 AND (p.rest).since IS NOT NULL;
+    RETURN FOUND OR own.s.paused;
+{{- end}}
 END
 $txwork$;
 

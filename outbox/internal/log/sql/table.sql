@@ -62,10 +62,23 @@ CREATE TABLE {{.Named "subscription"}} (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- A destination that a consumer has called unavailable: since when, until when nobody tries it, the length of that rest
+-- and what the last consumer said.
+CREATE TYPE {{.Named "rest"}} AS (
+    since timestamptz,
+    until timestamptz,
+    length interval,
+    cause text
+);
+
 -- All that a position has seen is settled. The other columns are about the batch in hand, which ends with what upto has
 -- seen: it is settled up to the number done; the page in hand ends with the number page; whole says that the batch ends
--- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled.
+-- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled;
+-- ahead are numbers behind done that are settled, too.
 -- A lane is leased while locked_until is set. The token stays when a batch ends, so that a settle can be repeated.
+--
+-- At most one lane of a subscription has a rest. Until it is over, no lane is handed out. Then one message of that lane
+-- is: its claim is the probe, and a page that the lane has in hand is that message.
 CREATE TABLE {{.Named "position"}} (
     subscription text NOT NULL REFERENCES {{.Named "subscription"}} ON DELETE CASCADE,
     lane smallint NOT NULL,
@@ -78,6 +91,8 @@ CREATE TABLE {{.Named "position"}} (
     seen {{.Named "seen"}} NOT NULL,
     upto {{.Named "seen"}},
     withheld bigint[] NOT NULL DEFAULT '{}',
+    ahead bigint[] NOT NULL DEFAULT '{}',
+    rest {{.Named "rest"}},
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
