@@ -82,6 +82,11 @@ type SubscriptionInfo struct {
 	Tick    int64         // the newest tick of the log
 	TickAge time.Duration // how old that is
 
+	// UnavailableSince is since when a consumer has called the destination unavailable, and Cause what it said last. A
+	// message probes it after RestsUntil. Both times are zero if it is not known to be unavailable.
+	UnavailableSince, RestsUntil time.Time
+	Cause                        string
+
 	Lanes []LaneLag
 }
 
@@ -132,7 +137,8 @@ func (o *Outbox) PauseSubscription(ctx context.Context, tx workqueue.Tx, name st
 	return changed, err
 }
 
-// ResumeSubscription ends a pause, and reports whether there was one. In SQL it is outbox_log_resume.
+// ResumeSubscription ends a pause, and a rest of the destination: the next messages try it. It reports whether there was
+// one of them. In SQL it is outbox_log_resume.
 func (o *Outbox) ResumeSubscription(ctx context.Context, tx workqueue.Tx, name string) (changed bool, err error) {
 	err = o.onSubscription(ctx, tx, "resume", "$1::text", []any{&changed}, name)
 	return changed, err
@@ -176,13 +182,19 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		var l LaneLag
 		var topics, headers *string
 		var age, oldest float64
+		var since, until *time.Time
+		var cause *string
 		err := scan(&i.Name, &topics, &headers, &i.Paused, &i.CreatedAt, &i.Live, &i.Dead, &i.Lost, &i.Tick, &age,
-			&l.Lane, &l.Messages, &l.More, &oldest, &l.InHand, &l.Attempts, &l.Retained)
+			&l.Lane, &l.Messages, &l.More, &oldest, &l.InHand, &l.Attempts, &l.Retained,
+			&since, &until, &cause)
 		if err != nil {
 			return err
 		}
 		if len(all) == 0 || all[len(all)-1].Name != i.Name {
 			i.TickAge = seconds(age)
+			if since != nil && until != nil && cause != nil {
+				i.UnavailableSince, i.RestsUntil, i.Cause = *since, *until, *cause
+			}
 			if err := decode(topics, &i.Topics); err != nil {
 				return err
 			}
@@ -200,7 +212,7 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		s.headers::text, s.paused, s.created_at, l.live, l.dead,
 		(SELECT coalesce(sum(o.messages), 0)::bigint FROM `+o.named("loss")+` AS o WHERE o.subscription = s.name),
 		coalesce(l.tick, 0), coalesce(l.tick_seconds, 0), l.lane, l.messages, l.more, l.seconds, l.in_hand, l.attempts,
-		l.retained
+		l.retained, l.unavailable_since, l.rests_until, l.cause
 		FROM `+o.named("lag")+`() AS l JOIN `+o.named("subscription")+` AS s ON s.name = l.subscription
 		ORDER BY s.name, l.lane`)
 	return all, err

@@ -46,6 +46,7 @@ const (
 	retainedGauge    = "txwork.subscription.retained"
 	inHandGauge      = "txwork.subscription.in_hand"
 	pausedGauge      = "txwork.subscription.paused"
+	awayGauge        = "txwork.subscription.unavailable"
 	tickGauge        = "txwork.log.tick"
 	untickedGauge    = "txwork.log.unticked"
 	keptGauge        = "txwork.log.age"
@@ -125,6 +126,8 @@ var gaugeList = func() []metrics.Metric {
 			"the log"),
 		gauge(inHandGauge, "{lane}", subscribed, "Lanes of which a consumer has a page in hand"),
 		gauge(pausedGauge, "", subscribed, "1 while the subscription is paused, 0 otherwise"),
+		gauge(awayGauge, "s", subscribed, "How long the destination of the subscription has been unavailable. 0 if it is "+
+			"not known to be"),
 		gauge(tickGauge, "{tick}", table, "The number of the newest tick of a log"),
 		gauge(untickedGauge, "s", table, "How long ago the oldest message of a log was written that no tick has seen. 0 "+
 			"without one"),

@@ -354,6 +354,11 @@ func (l *look) log(ctx context.Context, schema string) error {
 		l.add(retainedGauge, float64(s.Retained()), of...)
 		l.add(inHandGauge, float64(s.InHand()), of...)
 		l.add(pausedGauge, truth(s.Paused), of...)
+		var away float64
+		if s.Rest != nil {
+			away = s.Rest.Seconds
+		}
+		l.add(awayGauge, away, of...)
 	}
 	return err
 }

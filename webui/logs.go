@@ -54,6 +54,11 @@ func logs(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	p.Log = &found
+	for i := range found.Subscriptions {
+		if rest := found.Subscriptions[i].Rest; rest != nil {
+			rest.Cause = r.handler.errorOf(l.Name, rest.Cause)
+		}
+	}
 	if !l.Filtered {
 		if p.Losses, err = survey.Losses(ctx, r.handler.reader(), l, maxShownLosses); err != nil {
 			return view{}, err

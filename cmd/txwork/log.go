@@ -54,14 +54,41 @@ func (a *app) printLogs(w io.Writer, all []operate.Log) error {
 }
 
 func printLags(w io.Writer, all []operate.Subscription) error {
-	g := newGrid(w, "SUBSCRIPTION", "LANES", "IN HAND", "MESSAGES", "OLDEST", "BEHIND", "PAUSED", "PARKED", "DEAD",
+	g := newGrid(w, "SUBSCRIPTION", "LANES", "IN HAND", "MESSAGES", "OLDEST", "BEHIND", "STATE", "PARKED", "DEAD",
 		"RETAINED")
 	for _, s := range all {
 		g.add(named(s.Name), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast),
-			ageOrDash(s.Oldest), ageOrDash(s.Behind), yesOrDash(s.Paused), fmt.Sprint(s.Live),
+			ageOrDash(s.Oldest), ageOrDash(s.Behind), subscriptionState(&s), fmt.Sprint(s.Live),
 			fmt.Sprint(s.DeadLetters), kilobytes(s.Retained))
 	}
-	return g.flush()
+	if err := g.flush(); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if r := s.Rest; r != nil {
+			fmt.Fprintf(w, "%s: its destination has been unavailable for %s, and %s: %s\n", named(s.Name),
+				rough(seconds(r.Unavailable)), nextProbe(r), harmless(r.Cause))
+		}
+	}
+	return nil
+}
+
+// subscriptionState is what keeps a subscription from going on.
+func subscriptionState(s *operate.Subscription) string {
+	switch {
+	case s.Paused:
+		return "paused"
+	case s.Rest != nil:
+		return "unavailable"
+	}
+	return "-"
+}
+
+func nextProbe(r *operate.Rest) string {
+	if r.Probe == 0 {
+		return "a message probes it now"
+	}
+	return fmt.Sprintf("a message probes it in %.1f s", r.Probe)
 }
 
 func ageOrDash(age float64) string {

@@ -25,7 +25,7 @@ func newSubscriptionsCommand(a *app) *cobra.Command {
 		newSubscriptionsChangeCommand(a),
 		newSubscriptionPauseCommand(a, "pause", "Stop a subscription until it is resumed", "paused",
 			(*outbox.Outbox).PauseSubscription),
-		newSubscriptionPauseCommand(a, "resume", "Let a paused subscription go on", "resumed",
+		newSubscriptionPauseCommand(a, "resume", "Let a subscription go on that is paused, or rests because its destination is unavailable", "resumed",
 			(*outbox.Outbox).ResumeSubscription),
 		newSubscriptionsReplayCommand(a),
 		newSubscriptionsCutCommand(a),
@@ -56,6 +56,7 @@ type shownSubscription struct {
 	Topics    []string          `json:"topics,omitempty"`  // topics, or beginnings with a *; missing: all
 	Headers   map[string]string `json:"headers,omitempty"` // headers that its messages have; missing: any
 	Paused    bool              `json:"paused"`            // no consumer gets a page
+	Rest      *operate.Rest     `json:"rest,omitempty"`    // its destination is unavailable
 	Live      int64             `json:"parked"`            // parked messages that have not ended
 	Dead      int64             `json:"dead_letters"`      // parked messages that failed
 	Lost      int64             `json:"lost"`              // messages that it was moved past, by cut or replay
@@ -107,6 +108,10 @@ func newSubscriptionsListCommand(a *app) *cobra.Command {
 func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
 	s := shownSubscription{Name: i.Name, Topics: i.Topics, Headers: i.Headers, Paused: i.Paused, Live: i.Live,
 		Dead: i.Dead, Lost: i.Lost, CreatedAt: i.CreatedAt.UTC()}
+	if !i.UnavailableSince.IsZero() {
+		s.Rest = &operate.Rest{Unavailable: time.Since(i.UnavailableSince).Seconds(),
+			Probe: max(time.Until(i.RestsUntil).Seconds(), 0), Cause: i.Cause}
+	}
 	for _, l := range i.Lanes {
 		s.Lanes = append(s.Lanes, shownLane{l.Lane, l.Messages, l.More, l.Oldest.Seconds(), l.InHand, l.Attempts,
 			l.Retained})
@@ -115,20 +120,21 @@ func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
 }
 
 func (a *app) printSubscriptions(all []shownSubscription) error {
-	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "PAUSED", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
+	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "STATE", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
 		"DEAD", "LOST", "RETAINED")
 	for _, s := range all {
 		topics := "*"
 		if s.Topics != nil {
 			topics = strings.Join(s.Topics, " ")
 		}
+		state := operate.Subscription{Paused: s.Paused, Rest: s.Rest}
 		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost)} // the subscription
 		for _, l := range s.Lanes {
 			oldest := "-"
 			if l.Messages > 0 {
 				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
 			}
-			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), yesOrDash(s.Paused),
+			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), subscriptionState(&state),
 				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], kilobytes(l.Retained))
 			of = []string{"", "", ""} // only once
 		}

@@ -41,13 +41,10 @@ func logTable(l *operate.Log) topTable {
 		{head: "MESSAGES"}, {head: "BEHIND"}, {head: "PARKED"}, {head: "DEAD"}, {head: "RETAINED"},
 	}
 	for _, s := range l.Subscriptions {
-		r := topRow{cells: []string{named(s.Name), "-", fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand),
+		r := topRow{cells: []string{named(s.Name), subscriptionState(&s), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand),
 			brief(s.Messages, s.AtLeast), ageOrDash(s.Behind), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
 			kilobytes(s.Retained)}}
-		if s.Paused {
-			r.cells[1] = "paused"
-		}
-		if s.Behind > lateTop {
+		if s.Behind > lateTop || s.Rest != nil {
 			r.style = warning
 		}
 		t.rows = append(t.rows, r)

@@ -217,7 +217,7 @@ func (l *logTable) judge(ctx context.Context, x *examination) (judgedSubscriptio
 		case s.Paused && age > x.Thresholds.Backlog:
 			j.paused = append(j.paused, s)
 		case s.Paused:
-		case first != nil && !s.Stirs(first) && age > x.Thresholds.Unserved:
+		case first != nil && !s.Stirs(first) && !s.IsProbed() && age > x.Thresholds.Unserved:
 			j.unread = append(j.unread, s)
 		case age > x.Thresholds.Backlog:
 			j.behind = append(j.behind, s)
@@ -249,7 +249,7 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 	j, err := l.judge(ctx, x)
 	for _, s := range j.behind {
 		f := Finding{
-			Title:    fmt.Sprintf("%s: subscription %s is behind: %s", l.Name, s.Name, behind(&s)),
+			Title:    fmt.Sprintf("%s: subscription %s is behind%s: %s", l.Name, s.Name, away(&s), behind(&s)),
 			Evidence: subscriptionEvidence(&s),
 			Remedy: Remedy{
 				Do: "Find out what its handlers wait for: messages wait for a destination that is unavailable, and nothing " +
@@ -302,15 +302,28 @@ func behind(s *survey.Subscription) string {
 	return text
 }
 
+// away says for how long the destination of a subscription has been unavailable.
+func away(s *survey.Subscription) string {
+	if s.Rest == nil {
+		return ""
+	}
+	return fmt.Sprintf(", and its destination has been unavailable for %s", rough(seconds(s.Rest.Seconds)))
+}
+
 // subscriptionEvidence has a line for each lane that is behind.
 func subscriptionEvidence(s *survey.Subscription) (all []Evidence) {
 	for _, l := range s.Lanes {
 		if l.Oldest == 0 && l.Behind == 0 || len(all) == maxShown {
 			continue
 		}
-		all = append(all, evidence("subscription", s.Name, "lane", l.Lane, totalName("messages", l.More), l.Messages,
+		facts := evidence("subscription", s.Name, "lane", l.Lane, totalName("messages", l.More), l.Messages,
 			"oldest_seconds", seconds(l.Oldest), "behind_seconds", seconds(l.Behind), "retained_bytes", l.Retained,
-			"attempts", l.Attempts, "parked", s.Live, "dead_letters", s.Dead))
+			"attempts", l.Attempts, "parked", s.Live, "dead_letters", s.Dead)
+		if r := s.Rest; r != nil {
+			facts = append(facts, evidence("unavailable_seconds", seconds(r.Seconds), "probe_in_seconds",
+				seconds(max(r.Probe, 0)), "cause", r.Cause)...)
+		}
+		all = append(all, facts)
 	}
 	return all
 }

@@ -32,6 +32,14 @@ type Subscription struct {
 	DeadLetters int64   `json:"dead_letters"`      // parked messages that failed
 	Retained    int64   `json:"retained_bytes"`    // what the log keeps until it has passed it
 	Lanes       []Lane  `json:"lanes"`             // in the order of their numbers
+	Rest        *Rest   `json:"rest,omitempty"`    // its destination is unavailable
+}
+
+// A Rest is that of a subscription whose destination is unavailable.
+type Rest struct {
+	Unavailable float64 `json:"unavailable_seconds"` // for how long it has been
+	Probe       float64 `json:"probe_seconds"`       // until a message probes it; 0 while one does, or may
+	Cause       string  `json:"cause"`               // what was said last
 }
 
 // A Lane is one of a subscription.
@@ -83,6 +91,9 @@ func newSubscription(s *survey.Subscription) Subscription {
 	shown := Subscription{Name: s.Name, Paused: s.Paused, Oldest: s.Oldest(), Behind: s.Age(), InHand: s.InHand(),
 		Live: s.Live, DeadLetters: s.Dead, Retained: s.Retained()}
 	shown.Messages, shown.AtLeast = s.Messages()
+	if r := s.Rest; r != nil {
+		shown.Rest = &Rest{r.Seconds, max(r.Probe, 0), r.Cause}
+	}
 	for _, l := range s.Lanes {
 		shown.Lanes = append(shown.Lanes, Lane{l.Lane, l.Messages, l.More, l.Oldest, max(l.Oldest, l.Behind), l.InHand,
 			l.Attempts, l.Retained})

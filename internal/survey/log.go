@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,8 +64,22 @@ type Subscription struct {
 	Name       string
 	Paused     bool
 	Live, Dead int64 // parked messages that have not ended, and dead letters
+	Rest       *Rest // nil: its destination is not known to be unavailable
 	Lanes      []LogLane
 }
+
+// A Rest is that of a destination that is unavailable.
+type Rest struct {
+	Seconds float64 // since it is
+	Probe   float64 // seconds until a message may probe it; negative since it may
+	Cause   string  // what was said last, its first line
+}
+
+// overdue is for how many seconds a probe may be due, or under way, until nobody is taken to read the subscription.
+const overdue = 60
+
+// IsProbed reports whether consumers are known to probe the destination of the subscription.
+func (s *Subscription) IsProbed() bool { return s.Rest != nil && s.Rest.Probe > -overdue }
 
 // A LogLane is a lane of a subscription.
 type LogLane struct {
@@ -80,6 +95,9 @@ type LogLane struct {
 	Live, Dead   int64   // of the subscription
 	Retained     int64   // bytes that are kept until the lane has passed them
 	Place        string  // changes when the lane is claimed, or moves
+
+	Unavailable, Probe *float64 // of the subscription, see Rest
+	Cause              *string
 }
 
 // Messages of a log that are looked at to see how far subscriptions are behind: of all lanes, and of each at most.
@@ -94,12 +112,23 @@ func Subscriptions(ctx context.Context, r Reader, l *Log) (all []Subscription, e
 	for _, lane := range lanes {
 		if n := len(all); n == 0 || all[n-1].Name != lane.Subscription {
 			all = append(all, Subscription{Name: lane.Subscription, Paused: lane.Paused, Live: lane.Live,
-				Dead: lane.Dead})
+				Dead: lane.Dead, Rest: lane.rest()})
 		}
 		s := &all[len(all)-1]
 		s.Lanes = append(s.Lanes, lane)
 	}
 	return all, err
+}
+
+func (l *LogLane) rest() *Rest {
+	if l.Unavailable == nil || l.Probe == nil {
+		return nil
+	}
+	r := Rest{Seconds: *l.Unavailable, Probe: *l.Probe}
+	if l.Cause != nil {
+		r.Cause, _, _ = strings.Cut(*l.Cause, "\n")
+	}
+	return &r
 }
 
 // Messages is how many messages are not settled, and whether there may be more.

@@ -13,9 +13,10 @@ DROP FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox
 DROP FUNCTION "{{schema}}"."outbox_log_trim_dedup"("{{schema}}"."outbox_log_seen", integer);
 DROP FUNCTION "{{schema}}"."outbox_log_least"("{{schema}}"."outbox_log_seen");
 DROP FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_unavailable"(text, uuid, text);
 DROP FUNCTION "{{schema}}"."outbox_log_release"(text, uuid);
 DROP FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval);
-DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval);
+DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval, bigint[]);
 DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);
 DROP TYPE "{{schema}}"."outbox_log_fetched";
 DROP FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer);
@@ -30,6 +31,7 @@ DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{sch
     "{{schema}}"."outbox_log_loss", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later";
 DROP FUNCTION "{{schema}}"."outbox_log_guard"();
 DROP TYPE "{{schema}}"."outbox_log_seen";
+DROP TYPE "{{schema}}"."outbox_log_rest";
 DROP SEQUENCE "{{schema}}"."outbox_log_seq";
 DROP FUNCTION "{{schema}}"."outbox_log_parked_key_enter"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_log_parked_key_come"() CASCADE;

@@ -3637,10 +3637,23 @@ CREATE TABLE "{{schema}}"."outbox_log_subscription" (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- A destination that a consumer has called unavailable: since when, until when nobody tries it, the length of that rest
+-- and what the last consumer said.
+CREATE TYPE "{{schema}}"."outbox_log_rest" AS (
+    since timestamptz,
+    until timestamptz,
+    length interval,
+    cause text
+);
+
 -- All that a position has seen is settled. The other columns are about the batch in hand, which ends with what upto has
 -- seen: it is settled up to the number done; the page in hand ends with the number page; whole says that the batch ends
--- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled.
+-- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled;
+-- ahead are numbers behind done that are settled, too.
 -- A lane is leased while locked_until is set. The token stays when a batch ends, so that a settle can be repeated.
+--
+-- At most one lane of a subscription has a rest. Until it is over, no lane is handed out. Then one message of that lane
+-- is: its claim is the probe, and a page that the lane has in hand is that message.
 CREATE TABLE "{{schema}}"."outbox_log_position" (
     subscription text NOT NULL REFERENCES "{{schema}}"."outbox_log_subscription" ON DELETE CASCADE,
     lane smallint NOT NULL,
@@ -3653,6 +3666,8 @@ CREATE TABLE "{{schema}}"."outbox_log_position" (
     seen "{{schema}}"."outbox_log_seen" NOT NULL,
     upto "{{schema}}"."outbox_log_seen",
     withheld bigint[] NOT NULL DEFAULT '{}',
+    ahead bigint[] NOT NULL DEFAULT '{}',
+    rest "{{schema}}"."outbox_log_rest",
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
@@ -4292,15 +4307,21 @@ CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
     payload bytea,
     upto bigint,
     more boolean,
-    held text
+    held text,
+    unavailable_since timestamptz,
+    wait_seconds double precision
 );
 
 -- Claims a lane of the subscription that has a batch, or goes on with the lane that the token holds, and returns the
 -- next page of its batch: rows in order, and then one end. Commit before you handle the rows. Then settle up to the
 -- end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks them.
 --
+-- While the destination is unavailable, nothing is handed out until the rest is over, and then one message to one
+-- consumer. unavailable_since says since when, and wait_seconds when to ask again: 0 while a message is at work.
+--
 -- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
--- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
+-- itself. more says that there may be another page at once, held why not: all lanes are busy, it is paused, or its
+-- destination is unavailable.
 --
 -- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
 -- statement.
@@ -4318,6 +4339,8 @@ AS $txwork$
 DECLARE
     s "{{schema}}"."outbox_log_subscription";
     p "{{schema}}"."outbox_log_position";
+    r "{{schema}}"."outbox_log_position"; -- the lane that has a rest
+    probes boolean;
     b "{{schema}}"."outbox_log_seen";
     late bigint[];
     held boolean; -- by this token, before the call
@@ -4392,11 +4415,23 @@ BEGIN
     result.more := false;
     SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
 
-    IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
+    SELECT q.* INTO own.r FROM "{{schema}}"."outbox_log_position" AS q
+    WHERE q.subscription = $1 AND (q.rest).since IS NOT NULL
+    LIMIT 1;
+    result.unavailable_since := (own.r.rest).since;
+    result.wait_seconds := greatest(extract(epoch FROM (own.r.rest).until - clock_timestamp()), 0);
+    IF own.p.page IS NULL THEN -- a page in hand is settled
+        result.held := CASE
+            WHEN own.s.paused THEN 'paused'
+            WHEN own.result.wait_seconds > 0
+                OR own.r.locked_until >= clock_timestamp() AND own.r.owner_token IS DISTINCT FROM $2
+                OR own.held AND own.p.lane <> own.r.lane THEN 'unavailable'
+            END;
+    END IF;
+    IF own.result.held IS NOT NULL THEN
         UPDATE "{{schema}}"."outbox_log_position" AS t
         SET locked_until = NULL, owner_token = NULL, attempts = greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0)
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
-        result.held := 'paused';
         RETURN NEXT own.result;
         RETURN;
     END IF;
@@ -4405,11 +4440,15 @@ BEGIN
         WHERE p.subscription = $1
           AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
           AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
+          AND CASE WHEN own.r.lane IS NULL THEN (p.rest).since IS NULL
+            ELSE p.lane = own.r.lane AND (p.rest).until <= clock_timestamp() END
         ORDER BY (p.seen).n, p.lane
         LIMIT 1
         FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_position" AS p
+            IF own.r.lane IS NOT NULL THEN
+                result.held := 'unavailable';
+            ELSIF EXISTS (SELECT FROM "{{schema}}"."outbox_log_position" AS p
                 WHERE p.subscription = $1 AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)) THEN
                 result.held := 'busy';
             END IF;
@@ -4447,6 +4486,7 @@ BEGIN
         SELECT x FROM unnest((own.p.seen).open) AS x
         WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
     again := own.p.page IS NOT NULL;
+    probes := own.r.lane = own.p.lane IS TRUE;
     most := CASE WHEN own.again THEN 9223372036854775807 ELSE $4 END;
     parked := EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked" AS q
         WHERE q.subscription = $1 AND q.concurrency_key IS NOT NULL AND (q.completed_at IS NULL OR q.failed_at IS NOT NULL AND q.cancelled_at IS NULL AND q.key_policy > 0));
@@ -4475,11 +4515,14 @@ BEGIN
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
               AND m.seq > own.p.done
+              AND m.seq <> ALL (own.p.ahead)
               AND (NOT own.again OR m.seq <= own.p.page)
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
     ), told AS (
-        SELECT count(*) AS rows, max(g.seq) AS last,
+        -- A probe ends with the first message that is handed out.
+        SELECT count(*) AS rows, max(g.seq) AS furthest,
+            coalesce(min(g.seq) FILTER (WHERE own.probes AND NOT g.is_withheld), max(g.seq)) AS last,
             coalesce(array_agg(g.seq ORDER BY g.seq) FILTER (WHERE g.is_withheld), '{}') AS withheld,
             CASE WHEN own.again THEN own.p.whole ELSE count(*) < $4 END AS whole
         FROM page AS g
@@ -4490,8 +4533,10 @@ BEGIN
             -- what was in hand is gone only if somebody has deleted it: the rest of the batch is still there
             done = CASE WHEN o.rows > 0 THEN t.done WHEN o.whole THEN 0 ELSE own.p.page END,
             page = o.last,
-            whole = o.rows > 0 AND o.whole,
-            withheld = o.withheld,
+            whole = o.rows > 0 AND o.whole AND o.last = o.furthest,
+            withheld = ARRAY(SELECT w FROM unnest(o.withheld) AS w WHERE w <= o.last),
+            ahead = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.ahead ELSE '{}' END,
+            rest = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.rest END, -- a lane without messages probes nothing
             attempts = CASE WHEN o.rows > 0 THEN own.p.attempts ELSE 0 END,
             owner_token = CASE WHEN o.rows > 0 THEN $2 END,
             locked_until = CASE WHEN o.rows > 0 THEN clock_timestamp() + $3 END
@@ -4506,11 +4551,16 @@ BEGIN
                   AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
     )
     SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
-        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL
-    FROM (SELECT * FROM page AS g WHERE NOT g.is_withheld ORDER BY g.seq) AS g
+        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL,
+        NULL::timestamptz, NULL::float8
+    FROM (
+        SELECT * FROM page AS g
+        WHERE NOT g.is_withheld AND g.seq <= (SELECT m.page FROM moved AS m)
+        ORDER BY g.seq) AS g
     UNION ALL
-    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld)::integer, m.lane, m.attempts,
-        m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL
+    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld AND g.seq <= m.page)::integer, m.lane,
+        m.attempts, m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL,
+        CASE WHEN own.probes THEN own.result.unavailable_since END, NULL
     FROM moved AS m;
 END
 $txwork$;
@@ -4524,13 +4574,20 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, int
 -- failed, unless it was redriven). The rest of the key of a failed message must not be handled: what the page has of it
 -- is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
+-- ahead are numbers of the page behind upto that are settled, too: messages that others of the page need not follow. They
+-- are handed out no more, also if the lane is given back. Those of them that failed are parked.
+--
+-- The message of a probe that is settled ends the outage, whether or not it failed: its destination has answered. With
+-- the outcome snooze it says nothing, and the first rest begins anew.
+--
 -- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
 -- nothing was changed, and another consumer has the lane, or the subscription was changed, moved or removed.
 --
 -- The position and what is parked are one transaction. The position is locked first, so that nobody else parks messages
 -- of its keys.
 CREATE FUNCTION "{{schema}}"."outbox_log_settle"(
-    subscription text, owner_token uuid, upto bigint, failed jsonb DEFAULT '[]', lease interval DEFAULT NULL
+    subscription text, owner_token uuid, upto bigint, failed jsonb DEFAULT '[]', lease interval DEFAULT NULL,
+    ahead bigint[] DEFAULT '{}'
 ) RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4546,9 +4603,11 @@ DECLARE
     p "{{schema}}"."outbox_log_position";
     b "{{schema}}"."outbox_log_seen";
     late bigint[];
+    most bigint; -- all up to here
+    ahead bigint[]; -- and these behind it
     seqs bigint[];
     named integer; -- failures of the page
-    rest bigint[]; -- withheld, behind upto
+    withheld bigint[]; -- behind upto
     is_end boolean;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
@@ -4593,6 +4652,11 @@ BEGIN
             MESSAGE = 'lease must be between 1 and 86400 seconds',
             HINT = 'NULL leaves it as it is.';
     END IF;
+    IF (cardinality($6) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ahead',
+            MESSAGE = 'ahead must be an array of at most 10000 numbers',
+            HINT = 'Settle the beginning of the page first.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -4610,14 +4674,19 @@ BEGIN
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'lost';
-    ELSIF own.p.locked_until IS NULL OR $3 <= own.p.done THEN
+    ELSIF own.p.locked_until IS NULL OR $3 <= own.p.done AND $6 <@ own.p.ahead THEN
         RETURN 'repeated';
     END IF;
-    IF ($3 <= own.p.page) IS NOT TRUE THEN
+    most := greatest($3, own.p.done);
+    IF (own.most <= own.p.page) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'upto',
             MESSAGE = 'upto is behind the page in hand',
             HINT = 'Settle up to the number that the end of the fetch has, or to that of one of its rows.';
     END IF;
+    ahead := ARRAY(
+        SELECT a FROM unnest(own.p.ahead || $6) AS a
+        WHERE a > own.most AND a <= own.p.page AND a <> ALL (own.p.withheld)
+        GROUP BY a ORDER BY a);
 
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
     b := own.p.upto;
@@ -4625,7 +4694,7 @@ BEGIN
         SELECT x FROM unnest((own.p.seen).open) AS x
         WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
     SELECT coalesce(array_agg((e ->> 'seq')::bigint), '{}') INTO own.seqs FROM jsonb_array_elements($4) AS e;
-    IF own.seqs <> '{}' OR own.p.withheld[1] <= $3 THEN
+    IF own.seqs <> '{}' OR own.p.withheld[1] <= own.most THEN
         WITH page AS MATERIALIZED (
             SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
@@ -4668,28 +4737,38 @@ BEGIN
                     ELSE l.headers END, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
                 CASE WHEN octet_length($1 || ':' || l.key) <= 255 THEN $1 || ':' || l.key
                     ELSE $1 || '#' || encode(sha256(convert_to(l.key, 'UTF8')), 'hex') END, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
-            FROM (SELECT * FROM listed AS l WHERE l.seq <= $3 ORDER BY l.seq) AS l
+            FROM (
+                SELECT * FROM listed AS l
+                WHERE l.seq <= own.most OR l.seq = ANY (own.ahead)
+                ORDER BY l.seq) AS l
         )
-        SELECT (SELECT count(DISTINCT l.seq) FROM listed AS l WHERE l.failure IS NOT NULL AND l.seq <= $3),
-            (SELECT coalesce(array_agg(l.seq ORDER BY l.seq), '{}') FROM listed AS l WHERE l.seq > $3)
-        INTO own.named, own.rest;
+        SELECT (SELECT count(DISTINCT l.seq) FROM listed AS l
+                WHERE l.failure IS NOT NULL AND (l.seq <= own.most OR l.seq = ANY (own.ahead))),
+            (SELECT coalesce(array_agg(l.seq ORDER BY l.seq), '{}') FROM listed AS l
+                WHERE l.seq > own.most AND l.seq <> ALL (own.ahead))
+        INTO own.named, own.withheld;
         IF (own.named = cardinality(own.seqs)) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed',
             MESSAGE = 'failed must name messages of the page in hand, each once, none behind upto',
             HINT = 'Name a message that failed in the settle that passes it.';
     END IF;
     ELSE
-        rest := own.p.withheld;
+        withheld := own.p.withheld;
     END IF;
 
-    is_end := own.p.whole AND $3 >= own.p.page;
+    is_end := own.p.whole AND own.most >= own.p.page;
     UPDATE "{{schema}}"."outbox_log_position" AS t
     SET seen = CASE WHEN own.is_end THEN own.b ELSE t.seen END,
         upto = CASE WHEN own.is_end THEN NULL ELSE t.upto END,
-        done = CASE WHEN own.is_end THEN 0 ELSE $3 END,
-        page = CASE WHEN $3 < own.p.page THEN t.page END,
-        whole = $3 < own.p.page AND t.whole,
-        withheld = own.rest,
+        done = CASE WHEN own.is_end THEN 0 ELSE own.most END,
+        page = CASE WHEN own.most < own.p.page THEN t.page END,
+        whole = own.most < own.p.page AND t.whole,
+        withheld = own.withheld,
+        ahead = CASE WHEN own.is_end THEN '{}' ELSE own.ahead END,
+        rest = CASE
+            WHEN own.most < own.p.page OR own.p.page = ANY (own.p.withheld) THEN t.rest -- nothing was handed out
+            WHEN $4 @> '[{"outcome": "snooze"}]' THEN CASE WHEN (t.rest).since IS NOT NULL THEN ROW((t.rest).since, clock_timestamp() + interval '0.5 seconds' * (1 - 0.2 * random()), interval '0.5 seconds', left((t.rest).cause, 10000))::"{{schema}}"."outbox_log_rest" END
+            END,
         -- what was handed out has killed nobody
         attempts = CASE WHEN own.is_end THEN 0 ELSE greatest(t.attempts - 1, 1) END,
         locked_until = CASE WHEN NOT own.is_end THEN greatest(t.locked_until, clock_timestamp() + $5) END
@@ -4698,7 +4777,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval, bigint[]) FROM PUBLIC;
 
 -- Renews the lease of the lane that the token holds, and says whether it still does.
 CREATE FUNCTION "{{schema}}"."outbox_log_extend"(subscription text, owner_token uuid, lease interval) RETURNS boolean
@@ -4734,7 +4813,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval) FROM PUBLIC;
 
 -- Gives the lane back that the token holds, with the claim, and says whether it did: another consumer need not wait for
--- the end of the lease. What was not settled is handed out again.
+-- the end of the lease. What was not settled is handed out again. A probe that is given back has found out nothing: the
+-- first rest begins anew.
 CREATE FUNCTION "{{schema}}"."outbox_log_release"(subscription text, owner_token uuid) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4756,13 +4836,95 @@ BEGIN
     END IF;
     UPDATE "{{schema}}"."outbox_log_position" AS p
     SET locked_until = NULL, owner_token = NULL, page = NULL, whole = false, withheld = '{}',
-        attempts = greatest(p.attempts - 1, 0)
+        attempts = greatest(p.attempts - 1, 0), rest = CASE WHEN (p.rest).since IS NOT NULL THEN ROW((p.rest).since, clock_timestamp() + interval '0.5 seconds' * (1 - 0.2 * random()), interval '0.5 seconds', left((p.rest).cause, 10000))::"{{schema}}"."outbox_log_rest" END
     WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL;
     RETURN FOUND;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_release"(text, uuid) FROM PUBLIC;
+
+-- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled is
+-- settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic the
+-- message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
+--
+-- Returns began (the outage begins), resting (it goes on), or lost: then nothing was changed, and another consumer has
+-- the lane, or an earlier call gave it back. since is when the outage began, and seconds how long it is until the next
+-- probe; NULL and 0 while somebody else is about to say the same.
+--
+-- Who holds the advisory lock is the one who makes a subscription rest. Nobody waits for it: if another transaction has
+-- it, that one says the same, and if it is rolled back, the next message finds out.
+CREATE FUNCTION "{{schema}}"."outbox_log_unavailable"(subscription text, owner_token uuid, cause text)
+RETURNS TABLE (result text, since timestamptz, seconds double precision)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    p "{{schema}}"."outbox_log_position";
+    rest "{{schema}}"."outbox_log_rest";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for each batch, and keep it until the batch ends.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'an outage needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        result := 'lost';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    result := 'resting';
+    IF (own.p.rest).since IS NOT NULL THEN
+        rest := ROW((own.p.rest).since, clock_timestamp() + least(2 * (own.p.rest).length, interval '10 seconds') * (1 - 0.2 * random()), least(2 * (own.p.rest).length, interval '10 seconds'), left($3, 10000))::"{{schema}}"."outbox_log_rest";
+        p.rest := own.rest;
+    ELSIF pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log rest ' || $1, 0)) THEN
+        SELECT (q.rest).* INTO own.rest FROM "{{schema}}"."outbox_log_position" AS q
+        WHERE q.subscription = $1 AND (q.rest).since IS NOT NULL
+        LIMIT 1;
+        IF NOT FOUND THEN
+            result := 'began';
+            rest := ROW(clock_timestamp(), clock_timestamp() + interval '0.5 seconds' * (1 - 0.2 * random()), interval '0.5 seconds', left($3, 10000))::"{{schema}}"."outbox_log_rest";
+            p.rest := own.rest;
+        END IF;
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_position" AS t
+    SET locked_until = NULL, owner_token = NULL, page = NULL, whole = false, withheld = '{}',
+        attempts = greatest(t.attempts - 1, 0), rest = own.p.rest
+    WHERE t.subscription = $1 AND t.lane = own.p.lane;
+    since := own.rest.since;
+    seconds := coalesce(greatest(extract(epoch FROM own.rest.until - clock_timestamp()), 0), 0);
+    RETURN NEXT;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unavailable"(text, uuid, text) FROM PUBLIC;
 
 -- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
 -- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
@@ -5161,7 +5323,7 @@ BEGIN
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
-              AND NOT (m.seq <= own.p.done
+              AND NOT ((m.seq <= own.p.done OR m.seq = ANY (own.p.ahead))
                 AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
         WHERE (own.p.seen).n < own.b.n;
         INSERT INTO "{{schema}}"."outbox_log_loss" (subscription, lane, began, ended, messages, oldest, newest, why)
@@ -5177,6 +5339,8 @@ BEGIN
             upto = CASE WHEN own.stays THEN t.upto END,
             attempts = CASE WHEN own.stays THEN greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0) ELSE 0 END,
             done = CASE WHEN own.stays THEN t.done ELSE 0 END,
+            ahead = CASE WHEN own.stays THEN t.ahead ELSE '{}' END,
+            rest = NULL,
             page = NULL,
             whole = false,
             withheld = '{}',
@@ -5391,7 +5555,8 @@ BEGIN
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
     )
-    UPDATE "{{schema}}"."outbox_log_position" AS t SET attempts = greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0), page = NULL,
+    UPDATE "{{schema}}"."outbox_log_position" AS t SET attempts = greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0), rest = NULL,
+            page = NULL,
             whole = false,
             withheld = '{}',
             owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,
@@ -5450,7 +5615,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_pause"(text) FROM PUBLIC;
 
--- Ends a pause of a subscription. Tells whether that changed anything.
+-- Ends a pause of a subscription, and a rest of its destination: the next messages try it. Tells whether that changed anything.
 CREATE FUNCTION "{{schema}}"."outbox_log_resume"(name text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5473,6 +5638,9 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
     IF own.s.name IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
@@ -5480,7 +5648,8 @@ BEGIN
             HINT = 'Subscribe first, or correct the name.';
     END IF;
     UPDATE "{{schema}}"."outbox_log_subscription" AS s SET paused = false WHERE s.name = $1 AND s.paused <> false;
-    RETURN FOUND;
+    UPDATE "{{schema}}"."outbox_log_position" AS p SET rest = NULL WHERE p.subscription = $1 AND (p.rest).since IS NOT NULL;
+    RETURN FOUND OR own.s.paused;
 END
 $txwork$;
 
@@ -5562,14 +5731,16 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean, inte
 -- not passed, whether or not that has messages for it. in_hand tells that a consumer has a page, and its lease has not
 -- ended; attempts how often its batch was claimed. live and dead are the parked messages and dead letters of the whole
 -- subscription. retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the
--- newest one, and tick_seconds its age.
+-- newest one, and tick_seconds its age. While the destination of the subscription is unavailable, it says since when,
+-- when the next message probes it, and what was said last.
 --
 -- It asks the log and not the ticks, so messages are right while nobody ticks. What it reads is bounded: of the log by
 -- the parameter, and otherwise by the slots and by what is parked.
 CREATE FUNCTION "{{schema}}"."outbox_log_lag"(most integer DEFAULT 10000)
 RETURNS TABLE (subscription text, lane integer, paused boolean, numbers bigint, messages bigint, more boolean,
     seconds double precision, behind_seconds double precision, in_hand boolean, attempts integer, live bigint,
-    dead bigint, retained bigint, tick bigint, tick_seconds double precision)
+    dead bigint, retained bigint, tick bigint, tick_seconds double precision,
+    unavailable_since timestamptz, rests_until timestamptz, cause text)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -5649,18 +5820,22 @@ BEGIN
         + CASE WHEN z.last7 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_7" AS m WHERE m.xid = ANY ((p.seen).open))
             THEN z.bytes7 ELSE 0 END,
-        l.n, extract(epoch FROM clock_timestamp() - l.at)::float8
+        l.n, extract(epoch FROM clock_timestamp() - l.at)::float8, r.since, r.until, r.cause
     FROM "{{schema}}"."outbox_log_position" AS p
     JOIN "{{schema}}"."outbox_log_subscription" AS s ON s.name = p.subscription
     CROSS JOIN slots AS z
     LEFT JOIN waiting AS k (subscription, live, dead) ON k.subscription = p.subscription
     LEFT JOIN LATERAL (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1) AS l ON true
+    LEFT JOIN LATERAL (
+        SELECT (q.rest).* FROM "{{schema}}"."outbox_log_position" AS q
+        WHERE q.subscription = p.subscription AND (q.rest).since IS NOT NULL
+        LIMIT 1) AS r ON true
     CROSS JOIN LATERAL (
-        SELECT least(count(*) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+        SELECT least(count(*) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead)) AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)), $1) AS messages,
-            min(m.created_at) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+            min(m.created_at) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead)) AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)) AS oldest, count(*) > $1 AS more
