@@ -138,7 +138,8 @@ func TestRolesOfALog(t *testing.T) {
 		"SELECT outbox_log_extend('s', '00000000-0000-0000-0000-000000000001', '2 minutes')",
 		`SELECT outbox_log_settle('s', '00000000-0000-0000-0000-000000000001', p.page,
 			format('[{"seq": %s}]', p.page)::jsonb) FROM outbox_log_position AS p`,
-		"SELECT outbox_log_release('s', '00000000-0000-0000-0000-000000000001')"}
+		"SELECT outbox_log_release('s', '00000000-0000-0000-0000-000000000001')",
+		"SELECT outbox_log_unavailable('s', '00000000-0000-0000-0000-000000000001', 'away')"}
 	read := []string{"SELECT FROM outbox_log", "SELECT FROM outbox_log_lag()", "SELECT FROM outbox_log_parked"}
 	rewrite := []string{"UPDATE outbox_log_loss SET messages = 0", "DELETE FROM outbox_log_loss",
 		"UPDATE outbox_log_state SET shift = 0", "UPDATE outbox_log_subscription SET name = 'x'"}

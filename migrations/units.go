@@ -146,7 +146,7 @@ func logPositions() unit {
 	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
 		producer: []string{"subscriptions"}}
 	u = u.with("position", "subscription", "tick", "state", "loss").
-		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release").sees("lag").
+		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release", "unavailable").sees("lag").
 		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe", "cancel")
 	u.Table = logTable + "_position"
 	return u

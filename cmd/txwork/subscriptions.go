@@ -25,7 +25,7 @@ func newSubscriptionsCommand(a *app) *cobra.Command {
 		newSubscriptionsChangeCommand(a),
 		newSubscriptionPauseCommand(a, "pause", "Stop a subscription until it is resumed", "paused",
 			(*outbox.Outbox).PauseSubscription),
-		newSubscriptionPauseCommand(a, "resume", "Let a subscription go on that is paused, or rests because its destination is unavailable", "resumed",
+		newSubscriptionPauseCommand(a, "resume", "Let a subscription go on that is paused or rests", "resumed",
 			(*outbox.Outbox).ResumeSubscription),
 		newSubscriptionsReplayCommand(a),
 		newSubscriptionsCutCommand(a),

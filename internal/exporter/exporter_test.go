@@ -154,6 +154,7 @@ func TestTheGaugesOfALog(t *testing.T) {
 		"txwork_subscription_lag_bounded": {billing: 0, paused: 0},
 		"txwork_subscription_in_hand":     {billing: 1, paused: 0},
 		"txwork_subscription_paused":      {billing: 0, paused: 1},
+		"txwork_subscription_unavailable_seconds": {billing: 0, paused: 0},
 		"txwork_log_tick":                 {"outbox_log": 2},
 		"txwork_log_restored":             {"outbox_log": 0},
 		"txwork_observation_skipped":      {"": 0},

@@ -4604,7 +4604,7 @@ DECLARE
     b "{{schema}}"."outbox_log_seen";
     late bigint[];
     most bigint; -- all up to here
-    ahead bigint[]; -- and these behind it
+    ahead bigint[] := '{}'; -- and these behind it
     seqs bigint[];
     named integer; -- failures of the page
     withheld bigint[]; -- behind upto
@@ -4683,10 +4683,12 @@ BEGIN
             MESSAGE = 'upto is behind the page in hand',
             HINT = 'Settle up to the number that the end of the fetch has, or to that of one of its rows.';
     END IF;
-    ahead := ARRAY(
-        SELECT a FROM unnest(own.p.ahead || $6) AS a
-        WHERE a > own.most AND a <= own.p.page AND a <> ALL (own.p.withheld)
-        GROUP BY a ORDER BY a);
+    IF own.p.ahead || $6 <> '{}' THEN
+        ahead := ARRAY(
+            SELECT a FROM unnest(own.p.ahead) AS a WHERE a > own.most
+            UNION
+            SELECT a FROM unnest($6) AS a WHERE a > own.most AND a <= own.p.page AND a <> ALL (own.p.withheld));
+    END IF;
 
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
     b := own.p.upto;
@@ -4897,6 +4899,7 @@ BEGIN
     FOR UPDATE;
     IF NOT FOUND THEN
         result := 'lost';
+        seconds := 0;
         RETURN NEXT;
         RETURN;
     END IF;

@@ -25,7 +25,7 @@ func logCalls() (all []called) {
 		{later, "$S.outbox_log_turn('key of a client')"}, {later, "$S.outbox_log_cancel('{" + id + "}')"},
 		{"$S.outbox_log_append_due(10)"}, {"CALL $S.outbox_log_tick()"}, {"CALL $S.outbox_log_trim()"},
 		{fetch}, {fetch, "$S.outbox_log_extend('held', p.token, '1 minute')"},
-		{fetch, "$S.outbox_log_release('held', p.token)"},
+		{fetch, "$S.outbox_log_release('held', p.token)"}, {fetch, "$S.outbox_log_unavailable('held', p.token, 'away')"},
 		{fetch, "$S.outbox_log_settle('held', p.token, (SELECT q.page FROM $S.outbox_log_position AS q " +
 			"WHERE q.owner_token = p.token), (SELECT jsonb_build_array(jsonb_build_object('seq', q.page)) " +
 			"FROM $S.outbox_log_position AS q WHERE q.owner_token = p.token))"},

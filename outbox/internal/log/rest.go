@@ -27,7 +27,8 @@ func (p *page) rest(ctx context.Context) string {
 	case err != nil:
 		return ""
 	case answer == Began:
-		p.logger.LogAttrs(ctx, slog.LevelWarn, "destination is unavailable", slog.String("error", p.cause))
+		p.logger.LogAttrs(ctx, slog.LevelWarn, "destination is unavailable, its subscription rests",
+			slog.String("error", p.cause))
 	}
 	return Resting
 }

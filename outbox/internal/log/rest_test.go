@@ -177,9 +177,12 @@ func TestSettlingAheadOfThePosition(t *testing.T) {
 	if n := value[int](f, f.Pool, "SELECT messages FROM "+f.name+"_lag()"); n != 3 {
 		t.Errorf("%d messages are not settled, want 3", n)
 	}
-	f.exec(f.Pool, "SELECT "+f.name+"_resume('s')")
+	f.rested("s")
 	p = f.fetch("s", 10)
-	f.want("what is left", p.payloads(), "b", "d")
+	f.want("the probe", p.payloads(), "b")
+	f.settles("settled", "s", p.token, p.upto)
+	p = f.fetchAgain("s", p.token, 10)
+	f.want("what is left", p.payloads(), "d")
 	f.settles("ended", "s", p.token, p.upto)
 	if n := value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_parked"); n != 2 {
 		t.Errorf("%d messages were parked, want the rest of the key, too", n)

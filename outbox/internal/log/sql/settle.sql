@@ -32,7 +32,7 @@ DECLARE
     b {{.Named "seen"}};
     late bigint[];
     most bigint; -- all up to here
-    ahead bigint[]; -- and these behind it
+    ahead bigint[] := '{}'; -- and these behind it
     seqs bigint[];
     named integer; -- failures of the page
     withheld bigint[]; -- behind upto
@@ -57,10 +57,12 @@ BEGIN
     END IF;
     most := greatest($3, own.p.done);
     {{.RefusesBehind "own.most <= own.p.page"}}
-    ahead := ARRAY(
-        SELECT a FROM unnest(own.p.ahead || $6) AS a
-        WHERE a > own.most AND a <= own.p.page AND a <> ALL (own.p.withheld)
-        GROUP BY a ORDER BY a);
+    IF own.p.ahead || $6 <> '{}' THEN
+        ahead := ARRAY(
+            SELECT a FROM unnest(own.p.ahead) AS a WHERE a > own.most
+            UNION
+            SELECT a FROM unnest($6) AS a WHERE a > own.most AND a <= own.p.page AND a <> ALL (own.p.withheld));
+    END IF;
 
     SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
     b := own.p.upto;

@@ -28,6 +28,7 @@ BEGIN
     FOR UPDATE;
     IF NOT FOUND THEN
         result := 'lost';
+        seconds := 0;
         RETURN NEXT;
         RETURN;
     END IF;
