@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,14 +24,17 @@ func BenchmarkDrain(b *testing.B) {
 		store outbox.Storage
 		lanes int
 		batch bool
+		keys  int
 	}{
-		{"rows", outbox.Rows, 0, false}, {"rows in batches", outbox.Rows, 0, true},
-		{"log", outbox.Log, 1, false}, {"log in 4 lanes", outbox.Log, 4, false},
-		{"log in batches", outbox.Log, 1, true},
+		{"rows", outbox.Rows, 0, false, 0}, {"rows in batches", outbox.Rows, 0, true, 0},
+		{"rows of 4 keys in batches", outbox.Rows, 0, true, 4},
+		{"log", outbox.Log, 1, false, 0}, {"log in 4 lanes", outbox.Log, 4, false, 0},
+		{"log in batches", outbox.Log, 1, true, 0}, {"log of 4 keys", outbox.Log, 1, false, 4},
+		{"log of 4 keys in batches", outbox.Log, 1, true, 4},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			db := pgtest.New(b)
-			box, err := outbox.Open(outbox.Options{Schema: db.Schema, Storage: c.store,
+			box, err := outbox.Open(outbox.Options{Schema: db.Schema, Storage: c.store, Ordering: outbox.PerKey,
 				Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
 			if err != nil {
 				b.Fatal(err)
@@ -53,8 +57,14 @@ func BenchmarkDrain(b *testing.B) {
 				}
 			}
 			for left := b.N; left > 0; left -= 1000 {
+				msgs := messages("t", min(left, 1000))
+				for i := range msgs {
+					if c.keys > 0 {
+						msgs[i].Key = strconv.Itoa(i % c.keys)
+					}
+				}
 				err := pgx.BeginFunc(b.Context(), db.Pool, func(tx pgx.Tx) error {
-					_, err := box.EnqueueMany(b.Context(), workqueue.Pgx(tx), messages("t", min(left, 1000))...)
+					_, err := box.EnqueueMany(b.Context(), workqueue.Pgx(tx), msgs...)
 					return err
 				})
 				if err != nil {

@@ -99,5 +99,6 @@ const (
 	modeHang       = "hang"      // does not return while receivers hang
 	modeExit       = "exit"      // ends the process
 	modeChildPanic = "child"     // panics in a goroutine of its own, which ends the process
+	modeAway       = "away"      // its destination is unavailable
 	modeDeaf       = "deaf"      // takes longer than it may, and does not heed its context
 )

@@ -61,6 +61,7 @@ func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 type (
 	snoozed     time.Duration
 	permanently struct{ error }
+	unreachable struct{ error } // the destination
 )
 
 func (s snoozed) Error() string { return fmt.Sprint("snoozed for ", time.Duration(s)) }
@@ -106,6 +107,8 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 		}
 	case modePermanent:
 		return permanently{errOnPurpose}
+	case modeAway:
+		return unreachable{errOnPurpose}
 	case modeSlow:
 		return dawdle(ctx, lease+lease/4)
 	case modeHang:

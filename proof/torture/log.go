@@ -45,6 +45,7 @@ var subscriptions = []subscribed{
 		batches: true, only: goCrew},
 	{Subscription: outbox.Subscription{Name: "refuses", Lanes: 2}, behaves: refusing, only: goCrew},
 	{Subscription: outbox.Subscription{Name: "hangs", Lanes: 2}, behaves: hanging, only: goCrew},
+	{Subscription: outbox.Subscription{Name: "away", Lanes: 2}, behaves: comingAndGoing, only: bothCrews},
 	{Subscription: outbox.Subscription{Name: bySQLOnly, Lanes: 2}, behaves: refusing, only: sqlCrew},
 	{Subscription: outbox.Subscription{Name: "late", Lanes: 1, From: outbox.Beginning}, behaves: well, only: goCrew,
 		late: true},
@@ -66,6 +67,14 @@ func refusing(hasKey bool) string {
 		return modeSnooze
 	case n < 30 && !hasKey:
 		return modePermanent
+	}
+	return modePlain
+}
+
+// comingAndGoing is the handler of a destination that is away, for all processes, for a quarter of the time.
+func comingAndGoing(bool) string {
+	if time.Now().Unix()%20 < 5 {
+		return modeAway
 	}
 	return modePlain
 }

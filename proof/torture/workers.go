@@ -214,6 +214,9 @@ func told(err error) error {
 	if p, ok := errors.AsType[permanently](err); ok {
 		return workqueue.Permanent(p.error)
 	}
+	if u, ok := errors.AsType[unreachable](err); ok {
+		return workqueue.Unavailable(u.error)
+	}
 	return err
 }
 

@@ -62,6 +62,9 @@ func sqlOutcome(err error, attempt int) sqlcrew.Outcome {
 	if _, ok := errors.AsType[permanently](err); ok {
 		return sqlcrew.Outcome{What: "fail", Error: err.Error()}
 	}
+	if _, ok := errors.AsType[unreachable](err); ok {
+		return sqlcrew.Outcome{What: "unavailable", Error: err.Error()}
+	}
 	delay := min(retryBase<<min(attempt-1, 10), retryCap)
 	return sqlcrew.Outcome{What: "retry", Delay: delay, Error: err.Error()}
 }

@@ -160,6 +160,8 @@ const refused = "refused"
 // run works on the page, and returns what the settle of its end answered; "" if it was left before, because ctx was
 // cancelled, or the database did not answer.
 func (p *page) run(ctx context.Context) (result string) {
+	p.pages.Store(p, nil)
+	defer p.pages.Delete(p)
 	defer p.leave()
 	stop := ctx.Done()
 	for {
@@ -172,8 +174,11 @@ func (p *page) run(ctx context.Context) (result string) {
 		if result, over := p.advance(ctx, now); over {
 			return result
 		}
-		if p.isAway() {
-			return p.rest(ctx)
+		if away, running := p.isAway(); away {
+			p.tellAway()
+			if !running {
+				return p.rest(ctx)
+			}
 		}
 		if p.hasStopped(now) {
 			return p.settleRest(ctx)

@@ -64,6 +64,7 @@ type Relay struct {
 	reader   *Reader
 	handlers Handlers
 	logger   *slog.Logger
+	pages    sync.Map     // of *page, that are worked on
 	hands    atomic.Int32 // pages in hand
 	token    uuid.UUID    // of the next claim: the same until its reply has come
 	pending  bool         // the token may have claimed a lane

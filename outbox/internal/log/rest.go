@@ -5,11 +5,31 @@ import (
 	"log/slog"
 )
 
-// isAway reports whether the destination is unavailable, and all handlers of the page have ended.
-func (p *page) isAway() bool {
+// isAway reports whether the destination is unavailable, and whether handlers of the page are still at work.
+func (p *page) isAway() (away, running bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.away && !p.isRunning()
+	return p.away, p.isRunning()
+}
+
+// tellAway has the relay's other pages hand out nothing more.
+func (p *page) tellAway() {
+	p.pages.Range(func(other, _ any) bool {
+		if q := other.(*page); q != p {
+			q.mu.Lock()
+			q.beAway(p.cause)
+			q.mu.Unlock()
+		}
+		return true
+	})
+}
+
+// beAway hands out nothing more. The first cause counts, which does not change any more.
+func (p *page) beAway(cause string) {
+	if !p.away {
+		p.away, p.cause = true, cause
+		p.wake()
+	}
 }
 
 // rest settles what has ended, wherever in the page, and gives the lane back: the subscription rests. Fetches of all

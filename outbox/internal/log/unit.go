@@ -118,7 +118,7 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
 	case workqueue.RowUnavailable:
-		p.away, p.cause = true, end.Error
+		p.beAway(end.Error)
 		p.makeReady(place)
 		return
 	case workqueue.RowReleased: // the message has not ended

@@ -117,7 +117,14 @@ func (r *Reader) page(ctx context.Context, messages []*Message, upto int64) {
 			return
 		}
 		if !blocked[m.Key] {
-			if o := r.handle(held, m); o.What != "ack" {
+			switch o := r.handle(held, m); o.What {
+			case "ack":
+			case "unavailable":
+				if i == 0 || r.settle(held, messages[i-1].seq, failed) {
+					r.unavailable(held, o.Error)
+				}
+				return
+			default:
 				failed = append(failed, failure{m.seq, o.Error, o.Delay.Seconds(), o.What})
 				blocked[m.Key] = m.Key != ""
 			}
@@ -132,6 +139,14 @@ func (r *Reader) page(ctx context.Context, messages []*Message, upto int64) {
 		}
 	}
 	r.settle(held, upto, failed)
+}
+
+// unavailable gives the lane back. If that fails, its lease ends.
+func (r *Reader) unavailable(ctx context.Context, cause string) {
+	_ = r.session.query(context.WithoutCancel(ctx), r.InTransactions, "SELECT result FROM "+r.Schema+
+		".outbox_log_unavailable($1, $2::uuid, $3)", []any{r.Subscription, r.token, cause},
+		func(pgx.Rows) error { return nil })
+	r.token = uuid.NewString()
 }
 
 func (r *Reader) handle(ctx context.Context, m *Message) (o Outcome) {
