@@ -163,6 +163,7 @@ func TestAProberOfALogDies(t *testing.T) {
 	f := newLog(t)
 	f.subscribe("billing", 1)
 	f.enqueue(messages("t", 10)...)
+	f.exec("CALL " + f.table + "_tick()")
 	const fetch = "_fetch('billing', 'ca27e3a1-1b2c-4d3e-8f4a-5b6c7d8e9f00', '2 seconds', 10)"
 	f.exec("SELECT " + f.table + fetch)
 	f.exec("SELECT " + f.table + "_unavailable('billing', 'ca27e3a1-1b2c-4d3e-8f4a-5b6c7d8e9f00', 'away')")

@@ -76,6 +76,24 @@ func TestAMessageOfALog(t *testing.T) {
 		says("has no row", "txwork show outbox_log "+id.String())
 }
 
+// A subscription whose destination is unavailable is seen, and goes on when an operator resumes it.
+func TestASubscriptionThatRests(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	const token = "ca27e3a1-1b2c-4d3e-8f4a-5b6c7d8e9f00"
+	c.log("SELECT outbox_log_fetch('audit', '" + token + "', '1 hour', 10)")
+	c.log("SELECT outbox_log_unavailable('audit', '" + token + "', 'connection refused')")
+	for _, command := range [][]string{{"subscriptions", "list"}, {"stats", "outbox_log"}} {
+		c.run(command...).ok().prints("unavailable")
+		c.run(append(command, "--json")...).ok().prints(`"cause":"connection refused"`, `"probe_seconds"`)
+	}
+	c.run("stats", "outbox_log").ok().prints("audit: its destination has been unavailable for", "connection refused")
+	c.run("subscriptions", "resume", "audit").ok().prints("resumed\n")
+	if text := c.run("stats", "outbox_log").ok().stdout; strings.Contains(text, "unavailable") {
+		t.Errorf("it still rests:\n%s", text)
+	}
+}
+
 // Parked messages are listed by subscription. What a log cannot do is said, with what to do instead.
 func TestListsOfALog(t *testing.T) {
 	c := newMigratedCLI(t)

@@ -110,6 +110,23 @@ func TestASubscriptionThatIsBehind(t *testing.T) {
 	w.finds("subscription-unserved", []string{"billing"}) // its consumer has died
 }
 
+// A subscription that rests is read, although no lane is in hand, as long as somebody probes its destination.
+func TestASubscriptionWhoseDestinationIsUnavailable(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(3, true)
+	w.fetched("billing")
+	w.exec("SELECT outbox_log_unavailable('billing', (SELECT owner_token FROM outbox_log_position), " +
+		"E'connection refused\nby the host')")
+	f := w.finds("subscription-behind", []string{"billing is behind, and its destination has been unavailable for",
+		"3 messages"})
+	if e := f.Evidence[0]; e.Get("cause") != "connection refused" || e.Get("unavailable_seconds") == nil {
+		t.Errorf("the evidence is %+v", e)
+	}
+	w.keeps(f)
+	w.exec("UPDATE outbox_log_position SET rest.until = now() - interval '5 minutes'")
+	w.finds("subscription-unserved", []string{"billing"})
+}
+
 func TestAPausedSubscription(t *testing.T) {
 	w := newLogWard(t, "billing")
 	w.exec("SELECT outbox_log_pause('billing')")

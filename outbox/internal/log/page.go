@@ -174,11 +174,8 @@ func (p *page) run(ctx context.Context) (result string) {
 		if result, over := p.advance(ctx, now); over {
 			return result
 		}
-		if away, running := p.isAway(); away {
-			p.tellAway()
-			if !running {
-				return p.rest(ctx)
-			}
+		if p.isAway() {
+			return p.rest(ctx)
 		}
 		if p.hasStopped(now) {
 			return p.settleRest(ctx)

@@ -5,27 +5,32 @@ import (
 	"log/slog"
 )
 
-// isAway reports whether the destination is unavailable, and whether handlers of the page are still at work.
-func (p *page) isAway() (away, running bool) {
+// isAway reports whether the destination is unavailable, and all handlers of the page have ended.
+func (p *page) isAway() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.away, p.isRunning()
+	return p.away && !p.isRunning()
 }
 
-// tellAway has the relay's other pages hand out nothing more.
-func (p *page) tellAway() {
+// isHung reports whether nobody waits for a unit any more: what it ends with is ignored.
+func (p *page) isHung(u *unit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return u.hung
+}
+
+// tellAway has all pages of the relay hand out nothing more. The caller still has its place, so none of them gets that.
+func (p *page) tellAway(cause string) {
 	p.pages.Range(func(other, _ any) bool {
-		if q := other.(*page); q != p {
-			q.mu.Lock()
-			q.beAway(p.cause)
-			q.mu.Unlock()
-		}
+		other.(*page).beAway(cause)
 		return true
 	})
 }
 
-// beAway hands out nothing more. The first cause counts, which does not change any more.
+// beAway hands out nothing more. The first cause counts, and does not change any more.
 func (p *page) beAway(cause string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.away {
 		p.away, p.cause = true, cause
 		p.wake()

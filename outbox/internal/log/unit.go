@@ -74,7 +74,11 @@ func (p *page) serve(u *unit) {
 	}()
 	for since := time.Now(); u != nil; {
 		p.handlers.Handle(u.rows, u.begins, func(row *workqueue.ExternalRow) {
-			p.end(u, row.Place, row.End())
+			end := row.End()
+			if end.Outcome == workqueue.RowUnavailable && !p.isHung(u) {
+				p.tellAway(end.Error)
+			}
+			p.end(u, row.Place, end)
 		})
 		now := time.Now()
 		u = p.finish(u, now, p.places.keep(now.Sub(since)))
@@ -117,11 +121,7 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 	p.messages[place].unit, p.messages[place].last = nil, end
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
-	case workqueue.RowUnavailable:
-		p.beAway(end.Error)
-		p.makeReady(place)
-		return
-	case workqueue.RowReleased: // the message has not ended
+	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
 		p.makeReady(place)
 		return
 	case workqueue.RowAbandoned:
