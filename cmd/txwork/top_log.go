@@ -41,8 +41,8 @@ func logTable(l *operate.Log) topTable {
 		{head: "MESSAGES"}, {head: "BEHIND"}, {head: "PARKED"}, {head: "DEAD"}, {head: "RETAINED"},
 	}
 	for _, s := range l.Subscriptions {
-		r := topRow{cells: []string{named(s.Name), subscriptionState(&s), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand),
-			brief(s.Messages, s.AtLeast), ageOrDash(s.Behind), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
+		r := topRow{cells: []string{named(s.Name), subscriptionState(&s), fmt.Sprint(len(s.Lanes)),
+			fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast), ageOrDash(s.Behind), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
 			kilobytes(s.Retained)}}
 		if s.Behind > lateTop || s.Rest != nil {
 			r.style = warning

@@ -91,8 +91,9 @@ type page struct {
 // newPage makes a page. The first message of each key is ready, and so are those without one.
 func newPage(h *hand, read Page) *page {
 	now := time.Now()
-	p := &page{hand: h, messages: make([]message, len(read.Messages)), upto: read.Upto,
-		since: read.UnavailableSince, units: map[*unit]bool{}, woken: make(chan struct{}, 1), settledAt: now, extendAt: h.expires.Add(-h.Lease * 2 / 3)}
+	p := &page{hand: h, messages: make([]message, len(read.Messages)), upto: read.Upto, since: read.UnavailableSince,
+		units: map[*unit]bool{}, woken: make(chan struct{}, 1), settledAt: now,
+		extendAt: h.expires.Add(-h.Lease * 2 / 3)}
 	last := map[string]*message{}
 	for i := range read.Messages {
 		m := &p.messages[i]
