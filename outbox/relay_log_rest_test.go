@@ -196,7 +196,7 @@ func TestAnOperatorEndsARest(t *testing.T) {
 		})
 	})
 	f.until("it rests", func() bool { return !f.since("billing").IsZero() })
-	f.exec("UPDATE " + f.table + "_position SET rest.until = now() + interval '1 day' WHERE (rest).since IS NOT NULL")
+	f.exec("UPDATE " + f.table + "_position SET rest.until = now() + interval '9 s' WHERE (rest).since IS NOT NULL")
 	away.Store(false)
 	f.inTx(func(tx pgx.Tx) error {
 		changed, err := f.box.ResumeSubscription(f.Context(), workqueue.Pgx(tx), "billing")

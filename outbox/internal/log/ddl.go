@@ -200,6 +200,12 @@ func (v view) Rest(since, length, cause string) string {
 		since, length, outage.RestJitter, cause, maxError, v.Named("rest"))
 }
 
+// IsOver is the condition that a rest is over, also because the clock went back.
+func (v view) IsOver(rest string) string {
+	return fmt.Sprintf("((%[1]s).until <= clock_timestamp() OR (%[1]s).until > clock_timestamp() + %[2]s)", rest,
+		v.LongestRest())
+}
+
 // NextRest is the rest that follows that of a position.
 func (v view) NextRest(row, cause string) string {
 	return v.Rest("("+row+".rest).since", fmt.Sprintf("least(2 * (%s.rest).length, %s)", row, v.LongestRest()), cause)

@@ -102,7 +102,7 @@ func TestAProbeThatSaysNothing(t *testing.T) {
 	f.tick()
 	p := f.fetch("s", 10)
 	f.unavailable("s", p.token, "away")
-	f.rested("s")
+	f.exec(f.Pool, "UPDATE "+f.name+"_position SET rest.until = now() + interval '1 hour'") // the clock went back
 	dead := f.fetch("s", 10)
 	f.held("beside the prober", "s")
 	f.lapse("s")

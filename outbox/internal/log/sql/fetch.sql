@@ -78,7 +78,8 @@ BEGIN
     WHERE q.subscription = $1 AND (q.rest).since IS NOT NULL
     LIMIT 1;
     result.unavailable_since := (own.r.rest).since;
-    result.wait_seconds := greatest(extract(epoch FROM (own.r.rest).until - clock_timestamp()), 0);
+    result.wait_seconds := CASE WHEN {{.IsOver "own.r.rest"}} THEN 0
+        ELSE extract(epoch FROM (own.r.rest).until - clock_timestamp()) END;
     IF own.p.page IS NULL THEN -- a page in hand is settled
         result.held := CASE
             WHEN own.s.paused THEN 'paused'
@@ -100,7 +101,7 @@ BEGIN
           AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
           AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
           AND CASE WHEN own.r.lane IS NULL THEN (p.rest).since IS NULL
-            ELSE p.lane = own.r.lane AND (p.rest).until <= clock_timestamp() END
+            ELSE p.lane = own.r.lane AND {{.IsOver "p.rest"}} END
         ORDER BY (p.seen).n, p.lane
         LIMIT 1
         FOR UPDATE SKIP LOCKED;
