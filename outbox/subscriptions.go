@@ -137,8 +137,8 @@ func (o *Outbox) PauseSubscription(ctx context.Context, tx workqueue.Tx, name st
 	return changed, err
 }
 
-// ResumeSubscription ends a pause, and a rest of the destination: the next messages try it. It reports whether there was
-// one of them. In SQL it is outbox_log_resume.
+// ResumeSubscription ends a pause, and a rest of the destination: the next messages try it. It reports whether there
+// was one of them. In SQL it is outbox_log_resume.
 func (o *Outbox) ResumeSubscription(ctx context.Context, tx workqueue.Tx, name string) (changed bool, err error) {
 	err = o.onSubscription(ctx, tx, "resume", "$1::text", []any{&changed}, name)
 	return changed, err

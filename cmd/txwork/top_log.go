@@ -42,8 +42,8 @@ func logTable(l *operate.Log) topTable {
 	}
 	for _, s := range l.Subscriptions {
 		r := topRow{cells: []string{named(s.Name), subscriptionState(&s), fmt.Sprint(len(s.Lanes)),
-			fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast), ageOrDash(s.Behind), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
-			kilobytes(s.Retained)}}
+			fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast), ageOrDash(s.Behind), fmt.Sprint(s.Live),
+			fmt.Sprint(s.DeadLetters), kilobytes(s.Retained)}}
 		if s.Behind > lateTop || s.Rest != nil {
 			r.style = warning
 		}

@@ -75,8 +75,9 @@ type Page struct {
 	More     bool   // there may be another page at once
 	Held     string // why there is none, although there are messages
 
-	UnavailableSince *time.Time    // the page is the probe of a destination that is unavailable since then, or there is none
-	Wait             time.Duration // until somebody may probe it
+	// The destination has been unavailable since: the page is its probe, or there is none, until somebody may probe it.
+	UnavailableSince *time.Time
+	Wait             time.Duration
 }
 
 // Fetch claims a lane, or goes on with that of the token.

@@ -1,6 +1,8 @@
 {{- range $verb, $paused := .Pauses}}
 -- {{if $paused}}Stops a subscription: pages in hand are settled, and no other is handed out.
-{{- else}}Ends a pause of a subscription, and a rest of its destination: the next messages try it.{{end}} Tells whether that changed anything.
+{{- else}}Ends a pause of a subscription, and a rest of its destination: the next messages try it.
+{{- end}}
+-- Tells whether that changed anything.
 CREATE FUNCTION {{$.Named $verb}}(name text) RETURNS boolean
 LANGUAGE plpgsql
 {{$.Settings}}

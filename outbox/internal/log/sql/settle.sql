@@ -5,8 +5,8 @@
 -- failed, unless it was redriven). The rest of the key of a failed message must not be handled: what the page has of it
 -- is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
--- ahead are numbers of the page behind upto that are settled, too: messages that others of the page need not follow. They
--- are handed out no more, also if the lane is given back. Those of them that failed are parked.
+-- ahead are numbers of the page behind upto that are settled, too, although not all before them are. They are handed
+-- out no more, also if the lane is given back. Those of them that failed are parked.
 --
 -- The message of a probe that is settled ends the outage, whether or not it failed: its destination has answered. With
 -- the outcome snooze it says nothing, and the first rest begins anew.

@@ -1,6 +1,6 @@
--- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled is
--- settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic the
--- message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
+-- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled
+-- is settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic
+-- the message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
 --
 -- Returns began (the outage begins), resting (it goes on), or lost: then nothing was changed, and another consumer has
 -- the lane, or an earlier call gave it back. since is when the outage began, and seconds how long it is until the next
