@@ -4419,7 +4419,8 @@ BEGIN
     WHERE q.subscription = $1 AND (q.rest).since IS NOT NULL
     LIMIT 1;
     result.unavailable_since := (own.r.rest).since;
-    result.wait_seconds := greatest(extract(epoch FROM (own.r.rest).until - clock_timestamp()), 0);
+    result.wait_seconds := CASE WHEN ((own.r.rest).until <= clock_timestamp() OR (own.r.rest).until > clock_timestamp() + interval '10 seconds') THEN 0
+        ELSE extract(epoch FROM (own.r.rest).until - clock_timestamp()) END;
     IF own.p.page IS NULL THEN -- a page in hand is settled
         result.held := CASE
             WHEN own.s.paused THEN 'paused'
@@ -4441,7 +4442,7 @@ BEGIN
           AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
           AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
           AND CASE WHEN own.r.lane IS NULL THEN (p.rest).since IS NULL
-            ELSE p.lane = own.r.lane AND (p.rest).until <= clock_timestamp() END
+            ELSE p.lane = own.r.lane AND ((p.rest).until <= clock_timestamp() OR (p.rest).until > clock_timestamp() + interval '10 seconds') END
         ORDER BY (p.seen).n, p.lane
         LIMIT 1
         FOR UPDATE SKIP LOCKED;
@@ -4574,8 +4575,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, int
 -- failed, unless it was redriven). The rest of the key of a failed message must not be handled: what the page has of it
 -- is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
--- ahead are numbers of the page behind upto that are settled, too: messages that others of the page need not follow. They
--- are handed out no more, also if the lane is given back. Those of them that failed are parked.
+-- ahead are numbers of the page behind upto that are settled, too, although not all before them are. They are handed
+-- out no more, also if the lane is given back. Those of them that failed are parked.
 --
 -- The message of a probe that is settled ends the outage, whether or not it failed: its destination has answered. With
 -- the outcome snooze it says nothing, and the first rest begins anew.
@@ -4846,9 +4847,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_release"(text, uuid) FROM PUBLIC;
 
--- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled is
--- settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic the
--- message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
+-- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled
+-- is settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic
+-- the message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
 --
 -- Returns began (the outage begins), resting (it goes on), or lost: then nothing was changed, and another consumer has
 -- the lane, or an earlier call gave it back. since is when the outage began, and seconds how long it is until the next
@@ -5582,7 +5583,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer) FROM PUBLIC;
 
--- Stops a subscription: pages in hand are settled, and no other is handed out. Tells whether that changed anything.
+-- Stops a subscription: pages in hand are settled, and no other is handed out.
+-- Tells whether that changed anything.
 CREATE FUNCTION "{{schema}}"."outbox_log_pause"(name text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5618,7 +5620,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_pause"(text) FROM PUBLIC;
 
--- Ends a pause of a subscription, and a rest of its destination: the next messages try it. Tells whether that changed anything.
+-- Ends a pause of a subscription, and a rest of its destination: the next messages try it.
+-- Tells whether that changed anything.
 CREATE FUNCTION "{{schema}}"."outbox_log_resume"(name text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5834,11 +5837,13 @@ BEGIN
         WHERE q.subscription = p.subscription AND (q.rest).since IS NOT NULL
         LIMIT 1) AS r ON true
     CROSS JOIN LATERAL (
-        SELECT least(count(*) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead)) AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+        SELECT least(count(*) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)), $1) AS messages,
-            min(m.created_at) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead)) AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+            min(m.created_at) FILTER (WHERE NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)) AS oldest, count(*) > $1 AS more
