@@ -47,7 +47,7 @@ func TestADestinationRests(t *testing.T) {
 	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('s', lanes => 2)")
 	f.append(f.Pool, numbered("m", 1, 20)...)
 	f.tick()
-	first, second := f.fetch("s", 10), f.fetch("s", 10)
+	first, second := f.fetch("s", 20), f.fetch("s", 20)
 	f.settles("settled", "s", first.token, first.messages[0].Seq)
 	began := f.unavailable("s", first.token, "connection refused")
 	if began.result != "began" || began.wait < 0.39 || began.wait > 0.5 || began.since == nil {
@@ -84,9 +84,9 @@ func TestADestinationRests(t *testing.T) {
 	f.rested("s")
 	probe := f.fetch("s", 10)
 	f.settles("settled", "s", probe.token, probe.upto)
-	next := f.fetchAgain("s", probe.token, 10)
+	next := f.fetchAgain("s", probe.token, 20)
 	f.want("the next page", next.payloads(), payloadsOf(first.messages[2:])...)
-	other := f.fetch("s", 10)
+	other := f.fetch("s", 20)
 	f.want("the other lane", other.payloads(), second.payloads()...)
 }
 
