@@ -4848,15 +4848,15 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_release"(text, uuid) FROM PUBLIC;
 
 -- The consumer that holds a lane says that the destination of the subscription cannot be reached. What it has handled
--- is settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever topic
--- the message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
+-- is settled before. The lane is given back, with the claim, and the subscription rests in all its lanes, whatever
+-- topic the message had: after each probe that says so again twice as long, up to a bound, less up to a fifth.
 --
 -- Returns began (the outage begins), resting (it goes on), or lost: then nothing was changed, and another consumer has
 -- the lane, or an earlier call gave it back. since is when the outage began, and seconds how long it is until the next
 -- probe; NULL and 0 while somebody else is about to say the same.
 --
--- Who holds the advisory lock is the one who makes a subscription rest. Nobody waits for it: if another transaction has
--- it, that one says the same, and if it is rolled back, the next message finds out.
+-- Who holds the advisory lock is the one who makes a subscription rest. Nobody waits for it: if another transaction
+-- has it, that one says the same, and if it is rolled back, the next message finds out.
 CREATE FUNCTION "{{schema}}"."outbox_log_unavailable"(subscription text, owner_token uuid, cause text)
 RETURNS TABLE (result text, since timestamptz, seconds double precision)
 LANGUAGE plpgsql
