@@ -55,7 +55,7 @@ func (w alarmWard) serves(answer error, until string) {
 	w.Helper()
 	waker := alarms.WakerFunc(func(context.Context, alarms.Wake) error { return answer })
 	dispatcher, err := alarms.NewDispatcher(w.Pool, w.alarms, waker,
-		alarms.DispatcherOptions{Tick: 20 * time.Millisecond})
+		alarms.DispatcherOptions{PollInterval: 20 * time.Millisecond})
 	must(w, err)
 	ctx, stop := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
