@@ -59,8 +59,8 @@ type topWhole struct {
 	DeadLetters   int64    `json:"dead_letters"`           // number of dead letters
 	RecentDead    int64    `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
 	Arrived       float64  `json:"arrived_per_second"`     // rows written in the last seconds
-	Claimed       *float64 `json:"claimed_per_second"`     // in the first frame from the table history; null if that knows nothing
-	// in the first frame of a table whose rows are deleted when they are done as claimed_per_second
+	Claimed       *float64 `json:"claimed_per_second"`     // null in the first frame, unless the table history knows it
+	// null in the first frame of a table whose rows are deleted when they are done, unless the table history knows it
 	Settled *float64 `json:"settled_per_second"`
 
 	MoreWaiting bool `json:"waiting_at_least"`                // there may be more waiting rows
