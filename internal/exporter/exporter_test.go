@@ -150,14 +150,14 @@ func TestTheGaugesOfALog(t *testing.T) {
 	scrape := w.Scrape()
 	const billing, paused = "outbox_log subscription=billing", "outbox_log subscription=paused"
 	for metric, want := range map[string]map[string]float64{
-		"txwork_subscription_lag":         {billing: 3, paused: 3},
-		"txwork_subscription_lag_bounded": {billing: 0, paused: 0},
-		"txwork_subscription_in_hand":     {billing: 1, paused: 0},
-		"txwork_subscription_paused":      {billing: 0, paused: 1},
+		"txwork_subscription_lag":                 {billing: 3, paused: 3},
+		"txwork_subscription_lag_bounded":         {billing: 0, paused: 0},
+		"txwork_subscription_in_hand":             {billing: 1, paused: 0},
+		"txwork_subscription_paused":              {billing: 0, paused: 1},
 		"txwork_subscription_unavailable_seconds": {billing: 0, paused: 0},
-		"txwork_log_tick":                 {"outbox_log": 2},
-		"txwork_log_restored":             {"outbox_log": 0},
-		"txwork_observation_skipped":      {"": 0},
+		"txwork_log_tick":                         {"outbox_log": 2},
+		"txwork_log_restored":                     {"outbox_log": 0},
+		"txwork_observation_skipped":              {"": 0},
 	} {
 		if got := w.values(scrape, metric); !maps.Equal(got, want) {
 			t.Errorf("%s is %v, want %v", metric, got, want)
