@@ -63,7 +63,7 @@ func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table
 type statements struct {
 	replace, pauseQueue, limitQueue, queues              string
 	progress, output, steps, putStep, get, history, live string
-	tasks, outputs                                       string
+	tasks, outputs, existing                             string
 }
 
 func renderStatements(v view) statements {
@@ -80,6 +80,7 @@ func renderStatements(v view) statements {
 		get:        render("get"),
 		history:    render("history"),
 		live:       render("live"),
+		existing:   render("existing"),
 		tasks:      render("workflow_tasks"),
 		outputs:    render("workflow_outputs"),
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/schedule"
@@ -97,6 +98,8 @@ type ScheduleInfo struct {
 //   - Delete(ctx, tx, name) error removes it, and keeps the jobs that are enqueued already
 //   - Trigger(ctx, tx, name) ([periodic.Occurrence], error) enqueues an additional job now
 //   - Backfill(ctx, tx, name, from, to) (int, error) enqueues the jobs of a period that has passed, and counts them
+//   - PreviewBackfill(ctx, tx, name, from, to) ([][periodic.Occurrence], error) says what Backfill would find, and
+//     writes nothing; it does not look for unique keys that are taken
 //   - Table() [*workqueue.Table] is the schedules' table, for low-level operations and statistics
 type Schedules struct {
 	*periodic.Plan
@@ -110,11 +113,12 @@ func openSchedules(c *Client) (*Schedules, error) {
 	s := &Schedules{client: c}
 	var err error
 	s.Plan, err = periodic.Open(periodic.Options{
-		Schema:    c.options.Schema,
-		Table:     scheduleTable,
-		Insert:    s.insert,
-		Live:      s.live,
-		Telemetry: c.options.Telemetry,
+		Schema:       c.options.Schema,
+		Table:        scheduleTable,
+		Insert:       s.insert,
+		MarkExisting: s.markExisting,
+		Live:         s.live,
+		Telemetry:    c.options.Telemetry,
 	})
 	return s, err
 }
@@ -322,6 +326,22 @@ type scheduledArgs struct {
 }
 
 func (a *scheduledArgs) Kind() string { return a.kind }
+
+// markExisting implements [periodic.Options].MarkExisting.
+func (s *Schedules) markExisting(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) error {
+	ids := make([]uuid.UUID, len(occurrences))
+	for i, o := range occurrences {
+		ids[i] = o.ID
+	}
+	return s.client.table.In(tx).Query(ctx, func(scan func(...any) error) error {
+		var i int
+		err := scan(&i)
+		if err == nil {
+			occurrences[i-1].Duplicate = true
+		}
+		return err
+	}, s.client.statements.existing, ids)
+}
 
 // live implements [periodic.Options].Live.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {

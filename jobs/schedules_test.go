@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,6 +139,10 @@ func TestASchedulesOperations(t *testing.T) {
 		again, err := s.Backfill(f.Context(), tx, "digest", now.Add(-72*time.Hour), now.Add(-time.Hour))
 		f.ok(err)
 		equal(t, "backfilled", fmt.Sprint(written >= 2 && written <= 3, again), "true 0")
+		planned, err := s.PreviewBackfill(f.Context(), tx, "digest", now.Add(-96*time.Hour), now.Add(-time.Hour))
+		f.ok(err)
+		existing := slices.IndexFunc(planned, func(o periodic.Occurrence) bool { return o.Duplicate })
+		equal(t, "existing", len(planned)-existing, written)
 		f.ok(s.Pause(f.Context(), tx, "digest"))
 		list, err := s.List(f.Context(), tx, periodic.Filter{})
 		f.ok(err)

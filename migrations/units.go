@@ -122,6 +122,8 @@ func migratedUnits() []unit {
 		{Title: "audit: what operators did", Table: "audit", Tables: []string{"audit"},
 			Sequences: []string{"audit_id_seq"}, triggers: []string{"audit_trim"}, Operators: true,
 			producer: []string{"audit"}},
+		{Title: "audit_keep: how long the audit is kept", Table: "audit_keep", Tables: []string{"audit_keep"},
+			ReadOnly: true},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},

@@ -16,7 +16,7 @@ var sqlFiles embed.FS
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // statements are the SQL statements of timers, in addition to those of the core.
-type statements struct{ set, cancel, get, list, live string }
+type statements struct{ set, cancel, get, list, live, existing string }
 
 func render(spec workqueue.Spec) statements {
 	v := newView(spec)
@@ -27,6 +27,8 @@ func render(spec workqueue.Spec) statements {
 		get:    statement("get"),
 		list:   statement("list"),
 		live:   statement("live"),
+
+		existing: statement("existing"),
 	}
 }
 

@@ -60,7 +60,7 @@ func openSchedules(t *Timers, o Options) (*Schedules, error) {
 	var err error
 	s.plan, err = periodic.Open(periodic.Options{
 		Schema: o.Schema, Table: scheduleTable, Lead: o.Lead, Telemetry: o.Telemetry,
-		Insert: s.insert, Live: s.live,
+		Insert: s.insert, MarkExisting: s.markExisting, Live: s.live,
 	})
 	return s, err
 }
@@ -131,6 +131,13 @@ func (s *Schedules) Backfill(ctx context.Context, tx workqueue.Tx, name string, 
 	return s.plan.Backfill(ctx, tx, name, from, to)
 }
 
+// PreviewBackfill says for which times Backfill would set timers, and which of these exist, see
+// [periodic.Plan.PreviewBackfill]. It changes nothing.
+func (s *Schedules) PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (
+	[]periodic.Occurrence, error) {
+	return s.plan.PreviewBackfill(ctx, tx, name, from, to)
+}
+
 // A content is what all timers of a schedule have in common. It is stored as the template of the schedule's row.
 type content struct {
 	Topic       string            `json:"topic"`
@@ -199,6 +206,22 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 		}
 	}
 	return written, nil
+}
+
+// markExisting finds occurrences by their keys, as insert does.
+func (s *Schedules) markExisting(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) error {
+	keys := make([]string, len(occurrences))
+	for i, o := range occurrences {
+		keys[i] = o.Key
+	}
+	return s.timers.table.In(tx).Query(ctx, func(scan func(...any) error) error {
+		var i int
+		err := scan(&i)
+		if err == nil {
+			occurrences[i-1].Duplicate = true
+		}
+		return err
+	}, s.timers.statements.existing, keys)
 }
 
 // live returns how many timers of a schedule have not ended.

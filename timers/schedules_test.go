@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"slices"
 	"testing"
 	"time"
 
@@ -245,6 +246,11 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 		}
 		from := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, want := range []int{7, 0} {
+			planned, err := s.PreviewBackfill(t.Context(), tx, "s", from, from.AddDate(0, 0, 7))
+			exist := slices.DeleteFunc(slices.Clone(planned), func(o periodic.Occurrence) bool { return !o.Duplicate })
+			if err != nil || len(planned) != 7 || len(exist) != 7-want {
+				t.Errorf("previewed %+v, %v", planned, err)
+			}
 			if n, err := s.Backfill(t.Context(), tx, "s", from, from.AddDate(0, 0, 7)); err != nil || n != want {
 				t.Errorf("backfilled %d, %v; want %d", n, err, want)
 			}

@@ -79,8 +79,7 @@ func (p auditPage) Query(after int64) any {
 // An actionPage is what action.html shows.
 type actionPage struct {
 	*operate.Progress
-	Running bool // somebody carries it out
-	Acts    bool
+	Acts bool
 }
 
 // action shows how far an action has come.
@@ -89,13 +88,8 @@ func action(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	shown := actionPage{Progress: p, Acts: r.acts(), Running: r.handler.running(p)}
+	shown := actionPage{p, r.acts()}
 	return view{title: p.Verb + " " + p.Table, page: "action.html", data: shown, tables: tables}, nil
-}
-
-// running tells whether somebody carries out an action, as far as anybody can say.
-func (h *handler) running(p *operate.Progress) bool {
-	return !p.Ended() && !p.Stopped() && (h.runs.has(p.Action) || p.Now.Sub(p.LastAt) < staleAction)
 }
 
 // progress reads the action that the address names, if the user sees its table.
@@ -136,7 +130,7 @@ func resumeAction(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	shown := view{to: below("audit", p.Action.String())}
-	if p.Ended() || r.handler.running(p) {
+	if p.Ended() || p.Running() {
 		return shown, nil
 	}
 	if !has(tables, p.Table) || !p.ByFilter {

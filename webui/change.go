@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	maxForm     = 64 << 10         // bytes of a form
-	formLimit   = 10 * time.Second // until it has been received
-	maxRuns     = 4                // actions by a filter at the same time
-	runLimit    = 6 * time.Hour    // of such an action; it can be resumed then
-	staleAction = time.Minute      // without a batch, after which nobody seems to carry out an action
+	maxForm   = 64 << 10         // bytes of a form
+	formLimit = 10 * time.Second // until it has been received
+	maxRuns   = 4                // actions by a filter at the same time
+	runLimit  = 6 * time.Hour    // of such an action; it can be resumed then
 )
 
 // change has a form sent to a path change something. Without Config.Actions there is no such path. What do returns is
@@ -108,7 +107,7 @@ var (
 		Detail: "What was sent is no form of this dashboard, or was cut off. Nothing was changed.",
 		Advice: "Go back, reload the page, and try again."}
 	partlySeen = problem{status: http.StatusConflict, Title: "The role sees only a part",
-		Detail: "Row-level security hides rows of this table, so nobody can say what the filter would change. Nothing was " +
+		Detail: "Row-level security hides rows of this table, so nobody can say what this would change. Nothing was " +
 			"changed.",
 		Advice: "Change single rows on their pages, or act as a role that sees all."}
 	tooManyRuns = problem{status: http.StatusServiceUnavailable, retry: "60", Title: "Other actions are running",

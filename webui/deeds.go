@@ -71,14 +71,8 @@ func (r *request) args(d deed) ([]any, error) {
 		}
 		return []any{reason}, nil
 	case d.Moves:
-		at, err := time.Parse(time.RFC3339, r.field("at"))
-		if err != nil {
-			at, err = time.Parse("2006-01-02T15:04", r.field("at")) // as browsers send it; the page says that it is UTC
-		}
-		if err != nil {
-			return nil, operate.Refusal{Field: "time", Problem: " cannot be read: want one such as 2027-03-01T08:30"}
-		}
-		return []any{at}, nil
+		at, err := timeOf(r.field("at"), time.UTC) // as the page says
+		return []any{at}, err
 	}
 	return nil, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(processURLEnv); url != "" {
+		dashboardProcess(url)
+	}
+	goleak.VerifyTestMain(sdktest.Under(m))
+}
 
 // prefix is where the dashboard of a site is mounted.
 const prefix = "/admin/queues"

@@ -150,7 +150,7 @@ func (h *handler) ofServer(ctx context.Context, pg *pgconn.PgError) (p problem, 
 	case pg.Code == "42501": // insufficient_privilege
 		return problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
 			Detail: "The role of this dashboard may not do what the page needs: " + postgres.Visible(pg.Message) + ".",
-			Advice: h.grant(ctx)}, true
+			Advice: h.grant(ctx, h.role())}, true
 	case pg.Code == "57014": // query_canceled
 		return slow, true
 	case pg.Code == "55P03": // lock_not_available
@@ -170,13 +170,17 @@ func (h *handler) ofServer(ctx context.Context, pg *pgconn.PgError) (p problem, 
 	return problem{}, false
 }
 
-// grant says how the role gets its rights.
-func (h *handler) grant(ctx context.Context) string {
-	var g postgres.Grantee
-	kind := "viewer"
+// role is the kind of role that the dashboard needs.
+func (h *handler) role() string {
 	if h.Actions {
-		kind = "operator"
+		return "operator"
 	}
+	return "viewer"
+}
+
+// grant says how the dashboard's role gets the rights of a kind of role.
+func (h *handler) grant(ctx context.Context, kind string) string {
+	var g postgres.Grantee
 	err := h.db.Read(ctx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, postgres.SelectGrantee, kind, h.Schema).Scan(g.Fields()...)
 	})

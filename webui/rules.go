@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
 )
 
 // routeRules adds the actions on queues, topics and schedules.
@@ -20,6 +22,8 @@ func (h *handler) routeRules() {
 	h.change("/queues/{verb}", changeQueue)
 	h.change("/topics/{verb}", changeTopic)
 	h.change("/schedules/{verb}", changeSchedule)
+	h.ask("/schedules/backfill", askBackfill)
+	h.change("/schedules/backfill", backfill)
 }
 
 // refused makes a page of what the form asks and cannot be done.
@@ -71,7 +75,7 @@ func changeQueue(ctx context.Context, r *request) (view, error) {
 			return view{}, err
 		}
 	}
-	return r.rule(ctx, operate.Act{Verb: verb, Target: "jobs", About: about}, "queues", change)
+	return r.rule(ctx, operate.Act{Verb: verb, Target: "jobs", About: about}, "queues", changed(change))
 }
 
 // number0 is a number of the form; 0 if it is empty.
@@ -104,9 +108,9 @@ func changeTopic(ctx context.Context, r *request) (view, error) {
 		args, places = []any{consumer, about["topic"]}, "$1, $2"
 	}
 	function := pgx.Identifier{r.handler.Schema, name + "_" + verb}.Sanitize()
-	return r.rule(ctx, operate.Act{Verb: verb, Target: name, About: about}, "queues", func(tx workqueue.Tx) error {
+	return r.rule(ctx, operate.Act{Verb: verb, Target: name, About: about}, "queues", func(tx workqueue.Tx) (int, error) {
 		_, err := tx.Exec(ctx, "SELECT "+function+"("+places+")", args...)
-		return err
+		return 1, err
 	})
 }
 
@@ -121,59 +125,76 @@ func changeSchedule(ctx context.Context, r *request) (view, error) {
 			return view{}, err
 		}
 	}
-	changes, err := r.schedule(ctx, table, name)
+	of, err := r.schedulesOf(table)
 	if err != nil {
 		return view{}, err
 	}
-	change := changes[verb]
+	change := map[string]func(workqueue.Tx) error{
+		"pause":   func(tx workqueue.Tx) error { return of.Pause(ctx, tx, name) },
+		"resume":  func(tx workqueue.Tx) error { return of.Resume(ctx, tx, name) },
+		"trigger": func(tx workqueue.Tx) error { return r.trigger(ctx, tx, table, name) },
+	}[verb]
 	if change == nil {
 		return view{}, notFound
 	}
-	act := operate.Act{Verb: verb, Target: table, About: map[string]string{"schedule": name}}
-	return r.rule(ctx, act, "schedules", change)
+	act := operate.Act{Verb: verb, Target: table, About: operate.AboutSchedule{Schedule: name}}
+	return r.rule(ctx, act, "schedules", changed(change))
 }
 
-// schedule returns what can be done to a schedule of a table; nothing if the table holds none of jobs or timers.
-func (r *request) schedule(ctx context.Context, table, name string) (map[string]func(workqueue.Tx) error, error) {
-	type changes interface {
-		Pause(ctx context.Context, tx workqueue.Tx, name string) error
-		Resume(ctx context.Context, tx workqueue.Tx, name string) error
-	}
-	var of changes
-	var trigger func(workqueue.Tx) error
+// schedulesOf are the schedules of a table.
+type schedulesOf interface {
+	Pause(ctx context.Context, tx workqueue.Tx, name string) error
+	Resume(ctx context.Context, tx workqueue.Tx, name string) error
+	Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error)
+	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence, error)
+}
+
+// schedulesOf returns the schedules of a table, which has those of jobs or of timers.
+func (r *request) schedulesOf(table string) (schedulesOf, error) {
 	switch table {
 	case "jobs_schedule":
 		c, err := jobs.Open(jobs.Options{Schema: r.handler.Schema})
 		if err != nil {
 			return nil, err
 		}
-		of, trigger = c.Schedules(), func(tx workqueue.Tx) error {
-			_, err := c.Schedules().Trigger(ctx, tx, name)
-			return err
-		}
+		return c.Schedules(), nil
 	case "timers_schedule":
 		t, err := timers.Open(timers.Options{Schema: r.handler.Schema})
 		if err != nil {
 			return nil, err
 		}
-		of, trigger = t.Schedules(), func(tx workqueue.Tx) error {
-			_, err := t.Schedules().Trigger(ctx, tx, name)
-			return err
-		}
-	default:
-		return nil, nil
+		return t.Schedules(), nil
 	}
-	return map[string]func(workqueue.Tx) error{
-		"pause":   func(tx workqueue.Tx) error { return of.Pause(ctx, tx, name) },
-		"resume":  func(tx workqueue.Tx) error { return of.Resume(ctx, tx, name) },
-		"trigger": trigger,
-	}, nil
+	return nil, notFound
 }
 
-// rule carries out a change of one rule and records it, and leads back to the page that shows it.
-func (r *request) rule(ctx context.Context, act operate.Act, to string, change func(workqueue.Tx) error) (view, error) {
+// trigger asks the schedulers for an occurrence. The function is an operator's, who may not write rows.
+func (r *request) trigger(ctx context.Context, tx workqueue.Tx, table, name string) error {
+	query := "SELECT result FROM " + pgx.Identifier{r.handler.Schema, table + "_trigger"}.Sanitize() + "($1)"
+	var result string
+	err := tx.Query(ctx, func(scan func(...any) error) error { return scan(&result) }, query, name)
+	switch {
+	case err == nil && result == "gone":
+		return workqueue.ErrNotFound
+	case err == nil && result != "triggered":
+		return problem{status: http.StatusConflict, Title: "The schedule was not triggered",
+			Detail: "Its state is " + result + ": it has no occurrences any more, or too many wait for a scheduler. Nothing " +
+				"was changed.", Advice: "Look at the schedule, and whether a process with a scheduler runs."}
+	}
+	return err
+}
+
+// changed makes a change of one rule say so.
+func changed(change func(workqueue.Tx) error) func(workqueue.Tx) (int, error) {
+	return func(tx workqueue.Tx) (int, error) { return 1, change(tx) }
+}
+
+// rule carries out a change of rules, which says how many rows it has changed, and records it. It leads back to the page
+// that shows it.
+func (r *request) rule(ctx context.Context, act operate.Act, to string, change func(workqueue.Tx) (int, error)) (view,
+	error) {
 	db := r.acting()
-	err := db.Act(ctx, act, func(tx workqueue.Tx) (int, error) { return 1, change(tx) })
+	err := db.Act(ctx, act, change)
 	r.handler.figures.forget()
 	return view{to: to}, refused(err)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"html/template"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +57,9 @@ func (s scheduleTable) Verbs(of scheduleLine) (verbs []string) {
 	return verbs
 }
 
+// Backfills tells whether occurrences of the past can be written.
+func (s scheduleTable) Backfills() bool { return s.Triggers && len(s.Verbs(scheduleLine{})) > 0 }
+
 // rowsOf is the table that the schedules of a table write rows to.
 func rowsOf(schedules string) string { return strings.TrimSuffix(schedules, "_schedule") }
 
@@ -82,13 +84,21 @@ func (s scheduleLine) Late(now time.Time) bool {
 // lateFrom is how late an occurrence is that no scheduler has noticed.
 const lateFrom = 2 * time.Minute
 
+// zoneOf returns the zone of a name.
+func zoneOf(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" { // which is that of the server
+		return nil, operate.Refusal{Field: "zone", Problem: fmt.Sprintf(" %s is not known: name one of the IANA database, "+
+			"such as Europe/Zagreb", postgres.Name(name))}
+	}
+	return zone, nil
+}
+
 // line reads which time line the address asks for.
 func (r *request) line() (timeline, error) {
-	zone, err := time.LoadLocation(cmp.Or(r.query.Get("zone"), "UTC"))
+	zone, err := zoneOf(cmp.Or(r.query.Get("zone"), "UTC"))
 	if err != nil {
-		return timeline{}, problem{status: http.StatusBadRequest, Title: "There is no such zone",
-			Detail: fmt.Sprintf("The time zone %s is not known.", postgres.Name(r.query.Get("zone"))),
-			Advice: "Name one of the IANA database, such as Europe/Zagreb."}
+		return timeline{}, err
 	}
 	hours := 24
 	if text := r.query.Get("hours"); text != "" {

@@ -175,8 +175,8 @@ func TestATimeLineOfSchedules(t *testing.T) {
 		t.Errorf("there are %d time lines", n)
 	}
 	s.shows("/schedules?hours=168", http.StatusOK, `<option selected>168</option>`)
-	s.shows("/schedules?zone=Mars/Olympus", http.StatusBadRequest, "There is no such zone")
-	s.shows("/schedules?zone=../../etc/passwd", http.StatusBadRequest, "There is no such zone")
+	s.shows("/schedules?zone=Mars/Olympus", http.StatusBadRequest, "is not known")
+	s.shows("/schedules?zone=../../etc/passwd", http.StatusBadRequest, "is not known")
 	s.shows("/schedules?hours=5", http.StatusBadRequest, "must be 6, 24 or 168")
 	s.exec(`UPDATE {schema}.jobs_schedule SET expr = 'no such thing', zone = 'Nowhere' WHERE name = 'nightly004'`)
 	s.shows("/schedules", http.StatusOK, "no such thing")

@@ -188,6 +188,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "schedules resume s"}, {line: "schedules resume nobody", code: exitFailure},
 		{line: "schedules trigger s"}, {line: "schedules trigger nobody", code: exitFailure},
 		{line: "schedules backfill s --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z"},
+		{line: "schedules backfill s --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z --dry-run"},
 		{line: "schedules backfill nobody --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z", code: exitFailure},
 		{line: "schedules delete gone"}, {line: "schedules delete nobody", code: exitFailure},
 		{line: "schedules next @daily"}, {line: "schedules next bogus", code: exitUsage},

@@ -28,12 +28,13 @@ type scheduleSet struct {
 	of       string // ofTimers or ofJobs
 	tables   []*workqueue.Table
 	list     func(context.Context, workqueue.Tx, periodic.Filter) ([]shownSchedule, error)
-	get      func(context.Context, workqueue.Tx, string) error
+	get      func(context.Context, workqueue.Tx, string) (shownSchedule, error)
 	pause    func(context.Context, workqueue.Tx, string) error
 	resume   func(context.Context, workqueue.Tx, string) error
 	remove   func(context.Context, workqueue.Tx, string) error
 	trigger  func(context.Context, workqueue.Tx, string) (triggeredSchedule, error)
 	backfill func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error)
+	preview  func(ctx context.Context, tx workqueue.Tx, name string, p period) ([]periodic.Occurrence, error)
 }
 
 // A scheduleTable has the schedules of one of the domains, whose lists have elements of type I.
@@ -44,6 +45,7 @@ type scheduleTable[I any] interface {
 	Resume(ctx context.Context, tx workqueue.Tx, name string) error
 	Delete(ctx context.Context, tx workqueue.Tx, name string) error
 	Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error)
+	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence, error)
 }
 
 // newScheduleSet returns a set without trigger, whose result is the domain's.
@@ -55,13 +57,16 @@ func newScheduleSet[I any](of string, s scheduleTable[I], show func(I) shownSche
 			list, err := s.List(ctx, tx, f)
 			return shownSchedules(list, show), err
 		},
-		get: func(ctx context.Context, tx workqueue.Tx, name string) error {
-			_, err := s.Get(ctx, tx, name)
-			return err
+		get: func(ctx context.Context, tx workqueue.Tx, name string) (shownSchedule, error) {
+			found, err := s.Get(ctx, tx, name)
+			return show(found), err
 		},
 		pause: s.Pause, resume: s.Resume, remove: s.Delete,
 		backfill: func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error) {
 			return s.Backfill(ctx, tx, name, p.from.Time, p.to.Time)
+		},
+		preview: func(ctx context.Context, tx workqueue.Tx, name string, p period) ([]periodic.Occurrence, error) {
+			return s.PreviewBackfill(ctx, tx, name, p.from.Time, p.to.Time)
 		},
 	}
 }
@@ -142,36 +147,46 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 	})
 }
 
-// changeSchedule calls do, in a transaction, for the schedule of that name.
-func (a *app) changeSchedule(ctx context.Context, verb, of, name string,
-	do func(workqueue.Tx, scheduleSet) error) error {
+// changeSchedule calls do, in a transaction, for the schedule that the act is about. It tells the audit how many rows do
+// has changed.
+func (a *app) changeSchedule(ctx context.Context, verb, of string, about operate.AboutSchedule,
+	do func(workqueue.Tx, scheduleSet) (rows int, err error)) error {
 	return a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
 		return d.Write(ctx, func(tx workqueue.Tx) error {
-			var found []scheduleSet
-			var missing error
-			for _, s := range sets {
-				err := s.get(ctx, tx, name)
-				switch {
-				case err == nil:
-					found = append(found, s)
-				case !errors.Is(err, workqueue.ErrNotFound):
-					return err
-				}
-				missing = err
+			set, _, err := findSchedule(ctx, tx, sets, about.Schedule)
+			if err != nil {
+				return err
 			}
-			switch len(found) {
-			case 0:
-				return missing
-			case 1:
-				if err := do(tx, found[0]); err != nil {
-					return err
-				}
-				return d.Note(ctx, tx, operate.Act{Verb: verb, Target: found[0].of + "_schedule",
-					About: map[string]string{"schedule": name}}, 1)
+			rows, err := do(tx, set)
+			if err != nil {
+				return err
 			}
-			return usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs", name)
+			return d.Note(ctx, tx, operate.Act{Verb: verb, Target: set.of + "_schedule", About: about}, rows)
 		})
 	})
+}
+
+// findSchedule returns the schedule of that name, and of which set it is.
+func findSchedule(ctx context.Context, tx workqueue.Tx, sets []scheduleSet, name string) (of scheduleSet,
+	found shownSchedule, err error) {
+	missing := true
+	for _, s := range sets {
+		one, getErr := s.get(ctx, tx, name)
+		switch {
+		case getErr == nil && !missing:
+			return of, found, usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs", name)
+		case getErr == nil:
+			of, found, missing = s, one, false
+		case !errors.Is(getErr, workqueue.ErrNotFound):
+			return of, found, getErr
+		default:
+			err = getErr
+		}
+	}
+	if missing {
+		return of, found, err
+	}
+	return of, found, nil
 }
 
 // after reads schedules in the order of their names, after that of the filter, until more than limit of them have one

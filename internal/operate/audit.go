@@ -30,12 +30,20 @@ type Act struct {
 	About  any    // what it concerns, as JSON; at most some kilobytes
 }
 
+// An AboutSchedule is what the audit says of a change of a schedule.
+type AboutSchedule struct {
+	Schedule string    `json:"schedule"`
+	From     time.Time `json:"from,omitzero"` // of a backfill
+	To       time.Time `json:"to,omitzero"`
+}
+
 // The events of the audit. An action by a filter has a row for its beginning, each batch, and its end; other actions
 // have one row.
 const (
 	eventDone    = "done"
 	eventBegun   = "begun"
 	eventBatch   = "batch"
+	eventAlive   = "alive" // no news, but that its process goes on
 	eventStopped = "stopped"
 	eventResumed = "resumed"
 	eventEnded   = "ended"
@@ -196,6 +204,7 @@ type AuditPage struct {
 	Searched   int        `json:"searched,omitempty"`    // rows that were searched, if the page ended there before it was full
 	SearchedTo *time.Time `json:"searched_to,omitempty"` // the time of the last of them
 	Partial    bool       `json:"partial,omitempty"`     // row-level security hides rows from the role
+	KeptFor    float64    `json:"kept_for_seconds"`      // how long rows are kept
 }
 
 // Audit reads the rows before an id, or the latest if it is 0. Like a list, it searches a bounded number of rows.
@@ -206,14 +215,15 @@ func (d *DB) Audit(ctx context.Context, f AuditFilter, before int64, limit int) 
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		p.Rows, err = structs[Audited](ctx, tx, `
 			SELECT id, at, who, db_user, origin, action, event, verb, target, about::text AS about, rows FROM `+window+`
-			WHERE at >= $2::timestamptz AND ($3::text = '' OR who = $3) AND ($4::text = '' OR verb = $4)
-			  AND ($5::text = '' OR target = $5) AND ($6::uuid IS NULL OR action = $6) AND ($7::text[] IS NULL OR target = ANY ($7))
+			WHERE event <> '`+eventAlive+`' AND at >= $2::timestamptz AND ($3::text = '' OR who = $3) AND ($4::text = '' OR verb = $4)
+			  AND ($5::text = '' OR target = $5) AND ($6::uuid IS NULL OR action = $6)
+			  AND ($7::text[] IS NULL OR target = ANY ($7))
 			ORDER BY id DESC LIMIT $8`, before, f.Since, f.Who, f.Verb, f.Table,
 			uuid.NullUUID{UUID: f.Action, Valid: f.Action != uuid.Nil}, f.Tables, limit+1)
 		if err != nil {
 			return err
 		}
-		if err := p.hidden(ctx, tx, d); err != nil || len(p.Rows) > limit {
+		if err := p.about(ctx, tx, d); err != nil || len(p.Rows) > limit {
 			return err
 		}
 		return p.searched(ctx, tx, window, before, f.Since)
@@ -240,7 +250,9 @@ func (p *AuditPage) searched(ctx context.Context, tx pgx.Tx, window string, befo
 	return err
 }
 
-// hidden says whether row-level security hides rows.
-func (p *AuditPage) hidden(ctx context.Context, tx pgx.Tx, d *DB) error {
-	return tx.QueryRow(ctx, "SELECT pg_catalog.row_security_active($1::text::regclass)", d.audit()).Scan(&p.Partial)
+// about says whether row-level security hides rows, and how long they are kept.
+func (p *AuditPage) about(ctx context.Context, tx pgx.Tx, d *DB) error {
+	return tx.QueryRow(ctx, "SELECT pg_catalog.row_security_active($1::text::regclass), extract(epoch FROM "+
+		"coalesce((SELECT max_age FROM "+pgx.Identifier{d.Schema, "audit_keep"}.Sanitize()+"), interval '90 days'))::float8",
+		d.audit()).Scan(&p.Partial, &p.KeptFor)
 }

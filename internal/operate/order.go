@@ -90,8 +90,9 @@ func (d *DB) BeginOrder(ctx context.Context, o Order) error { return d.Begin(ctx
 
 // CarryOut does what is left of an order that has begun, oldest rows first, and notes its end. It calls changed after
 // each batch, with the number of its rows. Batches change rows that are still as the verb wants them, so that an order
-// can be carried out again, also at the same time by two processes.
+// can be carried out again, also at the same time by two processes. While it goes on, the audit says so.
 func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed func(rows int)) error {
+	defer d.sayAlive(ctx, o)()
 	v := Verbs[o.Verb]
 	v.Args = o.Args
 	err := d.Each(ctx, t, o.Selection(), func(ids []uuid.UUID) (n int, err error) {
@@ -121,6 +122,32 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 	return cmp.Or(err, d.End(ctx, o.Action, o.act(), reason))
 }
 
+const (
+	aliveEvery = 5 * time.Second  // whoever carries out an action says so
+	aliveFor   = 20 * time.Second // that counts: who has said nothing for longer is gone
+)
+
+// sayAlive has the audit say that an action goes on, also while a batch waits or nothing is found, until the function
+// that it returns is called. What cannot be said now is said at the next time.
+func (d *DB) sayAlive(ctx context.Context, o Order) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		every := time.NewTicker(aliveEvery)
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+				_ = d.event(ctx, o.Action, eventAlive, Act{Verb: o.Verb, Target: o.Table})
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
 // maxReason is how many bytes are stored of an error.
 const maxReason = 1000
 
@@ -146,8 +173,9 @@ type Progress struct {
 	Audited            // its first row
 	Order    Order     // by a filter: what was ordered
 	Changed  int       // rows so far
-	Last     string    // its last event that is not a batch
-	LastAt   time.Time // when anything happened last
+	Last     string    // its last event that says how it stands
+	LastAt   time.Time // of its last row of the audit, other than those that say that it goes on
+	AliveAt  time.Time // when whoever carries it out was heard of last
 	Reason   string    // why it was stopped
 	Now      time.Time
 	ByFilter bool
@@ -158,6 +186,11 @@ func (p Progress) Stopped() bool { return p.Last == eventStopped }
 
 // Ended tells whether there is nothing left to do.
 func (p Progress) Ended() bool { return p.Last == eventDone || p.Last == eventEnded }
+
+// Running tells whether somebody carries out the action.
+func (p Progress) Running() bool {
+	return !p.Ended() && !p.Stopped() && p.Now.Sub(p.AliveAt) < aliveFor
+}
 
 // Progress reads how far an action has come; nil if there is no such action.
 func (d *DB) Progress(ctx context.Context, action uuid.UUID) (p *Progress, err error) {
@@ -170,11 +203,13 @@ func (d *DB) Progress(ctx context.Context, action uuid.UUID) (p *Progress, err e
 		}
 		p = &Progress{Audited: found[0]}
 		return tx.QueryRow(ctx, `
-			SELECT s.rows, s.at, e.event, coalesce(e.about->>'reason', ''), now()
-			FROM (SELECT coalesce(sum(rows), 0) AS rows, max(at) AS at FROM `+d.audit()+` WHERE action = $1) AS s,
-				(SELECT event, about FROM `+d.audit()+` WHERE action = $1 AND event <> 'batch' -- one that was under way
+			SELECT s.rows, s.at, s.alive, e.event, coalesce(e.about->>'reason', ''), now()
+			FROM (SELECT coalesce(sum(rows), 0) AS rows, max(at) FILTER (WHERE event <> 'alive') AS at, max(at) AS alive
+					FROM `+d.audit()+` WHERE action = $1) AS s,
+				(SELECT event, about FROM `+d.audit()+` WHERE action = $1
+				AND event NOT IN ('batch', 'alive') -- one that was under way
 				ORDER BY action DESC, id DESC LIMIT 1) AS e`, action).
-			Scan(&p.Changed, &p.LastAt, &p.Last, &p.Reason, &p.Now)
+			Scan(&p.Changed, &p.LastAt, &p.AliveAt, &p.Last, &p.Reason, &p.Now)
 	})
 	if err != nil || p == nil || p.Event != eventBegun {
 		return p, err

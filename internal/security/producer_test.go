@@ -204,7 +204,7 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	}
 	f.refuses(producer, forbidden, "CALL process_beat(1, 'h', 'l', 'v')")
 	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "process", "history",
-		"history_flush", "history_keep", "schema_version",
+		"history_flush", "history_keep", "audit_keep", "schema_version",
 		"schema_domain", "jobs_queue", "jobs_step", "outbox_key_cursor"} {
 		f.refuses(producer, forbidden, "SELECT FROM "+table)
 		f.refuses(producer, forbidden, "DELETE FROM "+table)

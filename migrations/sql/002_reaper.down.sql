@@ -2,6 +2,7 @@ DROP FUNCTION "{{schema}}"."require"(integer, integer, text[]);
 DROP FUNCTION "{{schema}}"."protocol"();
 DROP TABLE "{{schema}}"."audit";
 DROP FUNCTION "{{schema}}"."audit_trim"();
+DROP TABLE "{{schema}}"."audit_keep";
 DROP PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb, jsonb, bigint, boolean);
 DROP FUNCTION "{{schema}}"."owner_token"(bigint);
 DROP TABLE "{{schema}}"."process";

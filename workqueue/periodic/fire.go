@@ -37,20 +37,39 @@ func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from,
 	if err != nil {
 		return 0, err
 	}
-	switch {
-	case to.Before(from):
-		return 0, validate.Errorf("backfill", "ends at %s, before it begins at %s", stamp(to), stamp(from))
-	case to.After(s.now):
-		return 0, validate.Errorf("backfill", "ends at %s, which is later than now, %s", stamp(to), stamp(s.now))
-	}
-	missed, err := s.between(from, to)
-	if err != nil {
+	occurrences, err := s.past(from, to)
+	if err != nil || len(occurrences) == 0 {
 		return 0, err
 	}
-	if len(missed) == 0 {
-		return 0, nil
+	return p.options.Insert(ctx, tx, occurrences)
+}
+
+// PreviewBackfill returns the occurrences of a range for [Plan.Backfill], in their order, and neither writes nor locks
+// anything. Those that have a row already, which Backfill leaves out, are Duplicates if the plan has
+// [Options].MarkExisting.
+func (p *Plan) PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]Occurrence,
+	error) {
+	s, err := p.read(ctx, tx, name)
+	if err != nil {
+		return nil, err
 	}
-	return p.options.Insert(ctx, tx, s.planned(missed))
+	occurrences, err := s.past(from, to)
+	if err != nil || len(occurrences) == 0 || p.options.MarkExisting == nil {
+		return occurrences, err
+	}
+	return occurrences, p.options.MarkExisting(ctx, tx, occurrences)
+}
+
+// past returns a schedule's occurrences in a range that has passed.
+func (r row) past(from, to time.Time) ([]Occurrence, error) {
+	switch {
+	case to.Before(from):
+		return nil, validate.Errorf("backfill", "ends at %s, before it begins at %s", stamp(to), stamp(from))
+	case to.After(r.now):
+		return nil, validate.Errorf("backfill", "ends at %s, which is later than now, %s", stamp(to), stamp(r.now))
+	}
+	missed, err := r.between(from, to)
+	return r.planned(missed), err
 }
 
 // between returns a schedule's nominal times in a range. The times of an interval count from its anchor.

@@ -46,6 +46,13 @@ func TestBackfill(t *testing.T) {
 			berlin, _ := time.LoadLocation("Europe/Berlin")
 			return time.Date(2024, 3, d, 3, 0, 0, 0, berlin)
 		}
+		preview := func(from, to time.Time) (list []periodic.Occurrence, err error) {
+			do(func(tx workqueue.Tx) error {
+				list, err = f.plan.PreviewBackfill(f.Context(), tx, "s", from, to)
+				return nil
+			})
+			return list, err
+		}
 		backfill := func(from, to time.Time) (n int, err error) {
 			do(func(tx workqueue.Tx) error {
 				n, err = f.plan.Backfill(f.Context(), tx, "s", from, to)
@@ -67,6 +74,10 @@ func TestBackfill(t *testing.T) {
 				f.Errorf("from %v to %v: %d, %v; want %d", c.from, c.to, n, err, c.want)
 			}
 		}
+		do(func(tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") })
+		if list, err := preview(day(26), day(31)); err != nil || len(list) != 6 || !list[0].Nominal.Equal(day(26)) {
+			f.Errorf("previewed %+v, %v", list, err)
+		}
 		if n := len(f.runs("s")); n != 5 {
 			f.Errorf("%d runs", n)
 		}
@@ -81,6 +92,9 @@ func TestBackfill(t *testing.T) {
 			if _, err := backfill(c.from, c.to); !errors.Is(err, workqueue.ErrInvalid) ||
 				!strings.Contains(err.Error(), c.want) {
 				f.Errorf("%s: got %v", name, err)
+			}
+			if _, err := preview(c.from, c.to); !errors.Is(err, workqueue.ErrInvalid) {
+				f.Errorf("%s: previewed %v", name, err)
 			}
 		}
 		if n := len(f.runs("s")); n != 5 {

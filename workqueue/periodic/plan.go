@@ -24,6 +24,9 @@ type Options struct {
 	// written, it sets that one's Duplicate and ID. An error undoes the decision, which is made again after a backoff.
 	Insert func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) (int, error)
 
+	// MarkExisting sets Duplicate of those of the occurrences that have a row, for [Plan.PreviewBackfill]. Optional.
+	MarkExisting func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) error
+
 	// Live counts the occurrences of a schedule that have not ended. It may stop at the first one. It returns -1 if
 	// row-level security may hide some from the role: a scheduler then leaves the schedule to others. Without Live,
 	// schedules whose occurrences must not overlap are refused.
