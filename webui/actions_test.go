@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -272,6 +273,49 @@ func TestAnActionIsStoppedAndResumed(t *testing.T) {
 	s.is("0", `SELECT count(*)::text FROM {schema}.outbox WHERE cancelled_at IS NULL`)
 }
 
+// Rows of a list are chosen, shown once more, and changed together.
+func TestAnOperatorChangesChosenRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting).as("ann")
+	s.letters(3, "mail")
+	s.shows("/t/outbox/failed", http.StatusOK, `form="chosen"`, "t/outbox/chosen/failed/redrive")
+	ids := strings.Fields(s.id("SELECT string_agg(id::text, ' ' ORDER BY id) FROM {schema}.outbox"))
+	form := url.Values{"id": ids[:2]}
+	a := s.post("/t/outbox/chosen/failed/discard", form)
+	if a.status != http.StatusOK || !strings.Contains(a.body, "the 2 rows that you have chosen") {
+		t.Fatalf("status %d:\n%s", a.status, content(a.body))
+	}
+	s.is("", audited)
+	form.Set("confirmed", "yes")
+	for range 2 { // the second time they are as intended
+		if a := s.post("/t/outbox/chosen/failed/discard", form); a.status != http.StatusSeeOther {
+			t.Fatalf("status %d:\n%s", a.status, content(a.body))
+		}
+	}
+	s.is("2 1", `SELECT concat_ws(' ', count(cancelled_at), count(*) FILTER (WHERE cancelled_at IS NULL)) FROM {schema}.outbox`)
+	s.is("ann done discard outbox 2, ann done discard outbox 0", audited)
+	gone := url.Values{"id": {ids[2], uuid.NewString()}, "confirmed": {"yes"}}
+	a = s.post("/t/outbox/chosen/failed/redrive", gone)
+	if a.status != http.StatusConflict || !strings.Contains(a.body, "1 of 2 rows were not redriven") {
+		t.Errorf("status %d:\n%s", a.status, content(a.body))
+	}
+	for name, c := range map[string]struct {
+		path string
+		form url.Values
+		want int
+	}{
+		"none":          {"failed/redrive", nil, 400},
+		"no id":         {"failed/redrive", url.Values{"id": {"17"}}, 400},
+		"too many":      {"failed/redrive", url.Values{"id": slices.Repeat(ids[:1], 201)}, 400},
+		"another state": {"ready/redrive", form, 404},
+		"no time":       {"ready/reschedule", form, 400},
+	} {
+		if a := s.post("/t/outbox/chosen/"+c.path, c.form); a.status != c.want {
+			t.Errorf("%s has status %d, want %d:\n%s", name, a.status, c.want, content(a.body))
+		}
+	}
+}
+
 // attempts are requests that would change something.
 func (s *site) attempts() map[string]url.Values {
 	s.Helper()
@@ -282,6 +326,7 @@ func (s *site) attempts() map[string]url.Values {
 	for _, verb := range []string{"redrive", "discard", "delete", "cancel", "run_now", "reschedule", "unblock"} {
 		all["/t/outbox/row/"+id+"/"+verb] = url.Values{"at": {"2040-01-02T03:04"}}
 		all["/t/outbox/failed/"+verb] = form
+		all["/t/outbox/chosen/failed/"+verb] = url.Values{"id": {id}, "confirmed": {"yes"}}
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"context"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,8 +20,8 @@ import (
 type auditPage struct {
 	*operate.AuditPage
 	Filter url.Values
-	After  string
-	Fields []filterField
+	Form   filterForm
+	Pager  pager
 }
 
 // auditFilters are the filters in the address of the audit.
@@ -33,13 +34,14 @@ func audit(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := auditPage{Filter: url.Values{}, After: r.query.Get("after")}
+	p := auditPage{Filter: url.Values{}}
 	for _, f := range auditFilters {
 		if f.Value = strings.TrimSpace(r.query.Get(f.Name)); f.Value != "" {
 			p.Filter.Set(f.Name, f.Value)
 		}
-		p.Fields = append(p.Fields, f)
+		p.Form.Fields = append(p.Form.Fields, f)
 	}
+	p.Form.Action, p.Form.Given = "audit", len(p.Filter) > 0
 	f := operate.AuditFilter{Who: p.Filter.Get("who"), Verb: p.Filter.Get("verb"), Table: p.Filter.Get("table"),
 		Tables: r.user.Tables}
 	if text := p.Filter.Get("newer"); text != "" {
@@ -50,12 +52,19 @@ func audit(ctx context.Context, r *request) (view, error) {
 		}
 		f.Since = time.Now().Add(-age)
 	}
-	before, err := strconv.ParseInt("0"+p.After, 10, 64)
+	before, err := strconv.ParseInt("0"+r.query.Get("after"), 10, 64)
 	if err != nil {
 		return view{}, operate.Refusal{Field: "after", Problem: " is no position: take it from the page before"}
 	}
 	if p.AuditPage, err = r.handler.db.Audit(ctx, f, before, defaultRows); err != nil {
 		return view{}, err
+	}
+	p.Pager = pager{Searched: p.Searched, SearchedTo: p.SearchedTo}
+	if before != 0 {
+		p.Pager.First = "audit" + p.query(0)
+	}
+	if p.Next != 0 {
+		p.Pager.Next = "audit" + p.query(p.Next)
 	}
 	v := view{title: "Audit", page: "audit.html", data: p, tables: tables}
 	if p.Partial {
@@ -64,8 +73,8 @@ func audit(ctx context.Context, r *request) (view, error) {
 	return v, nil
 }
 
-// Query is the address of the audit with another position, or the first page if it is 0.
-func (p auditPage) Query(after int64) any {
+// query is the address of the audit with another position, or the first page if it is 0.
+func (p auditPage) query(after int64) template.URL {
 	values := url.Values{}
 	for name, v := range p.Filter {
 		values[name] = v

@@ -114,7 +114,8 @@ func (p *backfillPage) period(query url.Values) (err error) {
 func (p *backfillPage) preview(ctx context.Context, tx workqueue.Tx, of schedulesOf) error {
 	all, err := of.PreviewBackfill(ctx, tx, p.Name, p.From, p.To)
 	for _, o := range all {
-		if p.Times = append(p.Times, backfillTime{o, o.Nominal.In(p.Zone).Format("Mon 2006-01-02 15:04:05 -07:00")}); !o.Duplicate {
+		p.Times = append(p.Times, backfillTime{o, o.Nominal.In(p.Zone).Format("Mon 2006-01-02 15:04:05 -07:00")})
+		if !o.Duplicate {
 			p.Missing++
 		}
 	}

@@ -3,10 +3,12 @@ package webui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -15,6 +17,11 @@ const (
 	deadSample = 5000
 
 	maxCauses = 100 // of a table
+
+	// Of the chart of a cause.
+	bars      = 24
+	barWidth  = 5 // pixels
+	barHeight = 20
 	ever      = 100 * 365 * 24 * time.Hour
 )
 
@@ -28,17 +35,19 @@ type deadPage struct {
 type deadTable struct {
 	Name, By string // the column that a label is a value of
 	Causes   []cause
-	Cut      bool // there are more causes
-	Sampled  bool // there are more dead letters than were read
-	Filtered bool // row-level security hides some
+	Over     time.Duration // since the first of the dead letters that were read
+	Cut      bool          // there are more causes
+	Sampled  bool          // there are more dead letters than were read
+	Filtered bool          // row-level security hides some
 	Problem  string
 }
 
 // A cause is what many errors have in common: label and first line, with … for numbers and ids.
 type cause struct {
 	survey.Errors
-	Latest time.Duration // ago
-	Text   string        // a part of the error without …, by which the list finds these rows
+	First, Latest time.Duration // ago
+	Text          string        // a part of the error without …, by which the list finds these rows
+	Bars          string        // a path: how many there were over the time that the table's sample covers
 }
 
 // deadLetters shows dead letters by their causes.
@@ -87,13 +96,38 @@ func (d *deadTable) group(found []survey.Errors) {
 	for _, e := range found {
 		rows += e.Failed
 		if e.Failed > 0 {
-			d.Causes = append(d.Causes, cause{e, time.Duration(e.Latest * float64(time.Second)), literal(e.Error)})
+			d.Causes = append(d.Causes, cause{Errors: e, First: postgres.Seconds(slices.Max(e.Ages)),
+				Latest: postgres.Seconds(e.Latest), Text: literal(e.Error)})
+			d.Over = max(d.Over, d.Causes[len(d.Causes)-1].First)
 		}
+	}
+	for i := range d.Causes {
+		d.Causes[i].draw(d.Over.Seconds())
 	}
 	d.Cut = len(d.Causes) > maxCauses
 	d.Causes = d.Causes[:min(len(d.Causes), maxCauses)]
 	d.Sampled = rows >= deadSample
 }
+
+// draw draws how many there were from the beginning of a period of seconds until now.
+func (c *cause) draw(over float64) {
+	var counts [bars]int
+	for _, age := range c.Ages {
+		counts[bars-1-min(bars-1, int(age/over*bars))]++
+	}
+	most := slices.Max(counts[:])
+	var path strings.Builder
+	for i, n := range counts {
+		if n > 0 {
+			fmt.Fprintf(&path, "M%d %dv-%d", i*barWidth+2, barHeight, max(2, n*barHeight/most))
+		}
+	}
+	c.Bars = path.String()
+}
+
+// Width and Height are those of the chart, for the template.
+func (deadPage) Width() int  { return bars * barWidth }
+func (deadPage) Height() int { return barHeight }
 
 // literal is the longest part of a masked error that stands in the error itself.
 func literal(masked string) string {

@@ -54,6 +54,7 @@ func (h *handler) route() {
 	h.change("/t/{table}/row/{id}/{verb}", changeRow)
 	h.ask("/t/{table}/{state}/{verb}", askRows)
 	h.change("/t/{table}/{state}/{verb}", changeRows)
+	h.change("/t/{table}/chosen/{state}/{verb}", changeChosen)
 	h.routeRules()
 	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
 	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))

@@ -17,7 +17,7 @@ type overviewPage struct {
 	Looking  bool          // the doctor has not looked yet
 	Examined time.Duration // how long ago it has
 	Problem  string        // why the doctor found nothing
-	Findings []doctor.Finding
+	Findings []finding
 	Skipped  []doctor.Skipped
 	Server   bool // findings about the server as a whole are left out
 	Tables   []tableFigures
@@ -48,7 +48,8 @@ func overview(ctx context.Context, r *request) (view, error) {
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll()}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
-			p.Findings = append(p.Findings, r.handler.evidence(f))
+			f = r.handler.evidence(f)
+			p.Findings = append(p.Findings, finding{f, remedies(f, r.acts() && !figures.hides(f.Table))})
 		}
 	}
 	for _, s := range figures.Report.Skipped {

@@ -304,3 +304,49 @@ func TestAUserOfSomeTablesSeesNoStatements(t *testing.T) {
 	some.read().shows("/", http.StatusOK, "A table is locked")
 	some.lacks("/", "secret", "LOCK TABLE")
 }
+
+// A row has all that is stored on one line of time, and says what is not.
+func TestATimeLineHasWhatIsStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fill()
+	s.letters(1, "mail")
+	id := s.id("SELECT id FROM {schema}.jobs WHERE status = 3 AND cancelled_at IS NULL LIMIT 1")
+	s.exec(`INSERT INTO {schema}.jobs_attempt (job_id, attempt, ended_at, outcome, error)
+		SELECT $1, n, clock_timestamp(), 'failed', $2 FROM generate_series(1, 60) AS n`, id, evil)
+	s.exec(`INSERT INTO {schema}.jobs_step (job_id, name, result) VALUES ($1, 'charge the card', '')`, id)
+	body := s.shows("/t/jobs/row/"+id, http.StatusOK, "step done", "charge the card", "attempt 60: failed", "attempt 12: failed", "the latest 50 are shown",
+		"When attempts began is not stored", "failed for good", "&lt;script&gt;alert")
+	if strings.Contains(body, "attempt 11: failed") || strings.Index(body, ">written<") > strings.Index(body, "attempt 12") {
+		t.Errorf("the attempts are not bounded, or not in order:\n%s", content(body))
+	}
+	s.shows("/t/outbox/row/"+s.id("SELECT id FROM {schema}.outbox WHERE status = 3"), http.StatusOK,
+		"Of attempts, only their number and the last error are stored")
+	waits := s.id("SELECT id FROM {schema}.jobs WHERE due_at > now() LIMIT 1")
+	s.shows("/t/jobs/row/"+waits, http.StatusOK, `class="later"`)
+	s.lacks("/t/jobs/row/"+waits, "not stored")
+}
+
+// A cause says when it was seen first and last, and how often since.
+func TestCausesSayWhenTheyWereSeen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.letters(2, "mail")
+	s.exec(`UPDATE {schema}.outbox SET failed_at = now() - interval '3 h', completed_at = now() - interval '3 h'
+		WHERE id = (SELECT id FROM {schema}.outbox ORDER BY id LIMIT 1)`)
+	s.shows("/dead", http.StatusOK, "last 3 h", "<td class=\"n\">3 h ago</td>", "between 3 h and",
+		`<path d="M2 20v-20M117 20v-20"/>`)
+}
+
+// What is safe is a button on the overview; what changes many rows asks first.
+func TestFindingsHaveTheirRemedies(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting)
+	s.fill()
+	s.exec("UPDATE {schema}.jobs SET due_at = now() - interval '2 h' WHERE status = 0")
+	s.letters(100, "mail")
+	s.as("ann").read()
+	s.as("ann").shows("/", http.StatusOK, `action="./queues/resume"><input type="hidden" name="queue" value="mail">`,
+		"t/outbox/failed/redrive?newer=1h&amp;topic=mail")
+	s.as("vic").lacks("/", "<form method=\"post\"", "/redrive")
+}

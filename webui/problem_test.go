@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +22,13 @@ var everyPage = []string{"/", "/queues", "/schedules", "/dead", "/keys", "/joins
 	"/t/jobs/ready",
 	"/t/jobs/failed?error=x", "/t/jobs/row/01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17"}
 
+// noRow is the id of nothing.
+const noRow = "01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17"
+
 func TestASchemaWithoutMigrations(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.New(t))
-	for _, path := range everyPage {
+	for _, path := range append(slices.Clone(everyPage), "/audit", "/history", "/alarms", "/logs", "/joins/jobs/"+noRow) {
 		s.shows(path, http.StatusServiceUnavailable, "The schema has no tables", "migrate up --schema "+s.db.Schema)
 	}
 }
@@ -66,8 +70,13 @@ func TestAddressesThatAreWrong(t *testing.T) {
 func TestATableOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.exec("COMMENT ON TABLE {schema}.outbox IS 'txwork core 999'")
-	s.shows("/t/outbox/ready", http.StatusServiceUnavailable, "The table does not fit this version", "What to do:")
+	for _, version := range []string{"999", "0"} { // newer, older
+		s.exec("COMMENT ON TABLE {schema}.outbox IS 'txwork core " + version + "'")
+		s.shows("/t/outbox/ready", http.StatusServiceUnavailable, "The table does not fit this version", "What to do:")
+		s.shows("/t/outbox/row/"+noRow, http.StatusServiceUnavailable, "The table does not fit this version")
+	}
+	s.exec("DROP TABLE {schema}.audit_keep") // as it was before
+	s.shows("/audit", http.StatusServiceUnavailable, "The schema does not fit this version", "migrate validate")
 	s.shows("/t/jobs/ready", http.StatusOK)
 	s.read().shows("/", http.StatusOK, "outbox")
 }
@@ -176,4 +185,55 @@ func TestADatabaseThatCannotBeReached(t *testing.T) {
 		s.shows(path, http.StatusServiceUnavailable, "The database cannot be reached")
 		s.lacks(path, "127.0.0.1", "nobody", "secret")
 	}
+}
+
+// What nobody would send is a page that says what is wrong, on every page with a position or an id, and costs no error
+// that has no explanation.
+func TestPositionsAndIDsThatWereMadeUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting).as("ann")
+	s.fill()
+	for path, want := range map[string]int{
+		"/audit?after=x": 400, "/audit?after=-1": 400, "/audit?after=99999999999999999999": 400, "/audit?after=1": 200,
+		"/audit?newer=soon": 400, "/audit?who=%00": 400, "/audit?who=%ff": 400, "/audit/17": 404, "/audit/" + noRow: 404,
+		"/joins?table=jobs&after=x": 400, "/joins?table=jobs&status=none": 400, "/joins?label=%00": 400,
+		"/joins/jobs/17": 404, "/joins/jobs/" + noRow: 404, "/joins/none/" + noRow: 404,
+		"/schedules?hours=5": 400, "/schedules?hours=x": 400, "/schedules?zone=%00": 400, "/schedules?after=%00": 200,
+		"/keys?table=jobs&after=%ff": 200, "/inbox?table=inbox&consumer=%00": 200, "/history?range=century": 400,
+		"/history?table=none": 404, "/t/none/row/" + noRow: 404, "/t/jobs/row/" + noRow + "x": 404,
+		"/t/jobs/failed/redrive?error=%00": 400, "/t/jobs/none/redrive": 404, "/t/jobs/done/redrive": 404,
+		"/t/none/failed/redrive": 404, "/find?q=%00": 200, "/find?q=": 200,
+	} {
+		a := s.get(path)
+		if a.status != want || want >= 400 && !strings.Contains(a.body, "What to do:") {
+			t.Errorf("%s has status %d, want %d:\n%s", path, a.status, want, content(a.body))
+		}
+		if strings.Contains(a.body, "SQLSTATE") || strings.Contains(a.body, "in the log of the program") {
+			t.Errorf("%s has no explanation:\n%s", path, content(a.body))
+		}
+	}
+	s.is("", audited)
+}
+
+// A user of some tables sees what was done to these only.
+func TestTheAuditOfAUserOfSomeTables(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting)
+	s.fill()
+	s.letters(1, "secret")
+	s.as("ann").post("/t/outbox/row/"+s.id("SELECT id FROM {schema}.outbox WHERE status = 3")+"/redrive", nil)
+	s.as("ann").post("/queues/pause", url.Values{"queue": {"hidden"}})
+	s.as("outboxer").shows("/audit", http.StatusOK, "redrive")
+	s.as("outboxer").lacks("/audit", "hidden", "pause")
+	s.as("planner").shows("/audit", http.StatusOK, "Nobody has changed anything", "90 days")
+	action := s.id("SELECT action FROM {schema}.audit WHERE target = 'jobs'")
+	s.as("outboxer").shows("/audit/"+action, http.StatusNotFound, "There is no such action")
+	s.exec("INSERT INTO {schema}.audit_keep (max_age) VALUES ('400 days')")
+	s.exec("UPDATE {schema}.audit SET at = now() - interval '399 days'")
+	s.as("ann").post("/queues/pause", url.Values{"queue": {"more"}})
+	s.is("3", "SELECT count(*)::text FROM {schema}.audit")
+	s.as("ann").shows("/audit", http.StatusOK, "kept for 400 days")
+	s.exec("UPDATE {schema}.audit_keep SET max_age = '300 days'")
+	s.as("ann").post("/queues/pause", url.Values{"queue": {"more"}})
+	s.is("2", "SELECT count(*)::text FROM {schema}.audit")
 }

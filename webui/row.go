@@ -41,7 +41,10 @@ type rowPage struct {
 
 	Joins      []survey.Membership
 	Neighbours []survey.Neighbour // in its key
-	Around     string             // why these could not be read
+	Ended      []survey.Attempt   // that are recorded, the latest first
+	MoreEnded  bool
+	Recorded   bool   // the table records how attempts end
+	Around     string // why these could not be read
 	Deeds      []deed
 }
 
@@ -96,7 +99,7 @@ func row(ctx context.Context, r *request) (view, error) {
 	return view{title: p.Name + " " + id.String(), page: "row.html", data: p, tables: known, partial: hidden}, nil
 }
 
-// around reads the joins that the row belongs to, and its neighbours in its key.
+// around reads the joins that the row belongs to, its neighbours in its key, and how its attempts have ended.
 func (p *rowPage) around(ctx context.Context, h *handler) error {
 	facts, err := h.facts(ctx)
 	if err != nil {
@@ -107,7 +110,10 @@ func (p *rowPage) around(ctx context.Context, h *handler) error {
 			if p.Joins, err = survey.Memberships(ctx, h.reader(), t, p.ID.String()); err != nil {
 				return err
 			}
-			p.Neighbours, err = survey.KeyNeighbours(ctx, h.reader(), t, p.ID.String())
+			if p.Neighbours, err = survey.KeyNeighbours(ctx, h.reader(), t, p.ID.String()); err != nil {
+				return err
+			}
+			err = p.readAttempts(ctx, h, t)
 		}
 	}
 	return err
@@ -264,20 +270,4 @@ func (p rowPage) Lost() string {
 		text += ": it may end its process"
 	}
 	return text
-}
-
-// Times are the moments of the row's life, in their order.
-func (p rowPage) Times() (all []moment) {
-	created := p.CreatedAt
-	due := p.DueAt
-	all = append(all, moment{"written", &created}, moment{"due", &due}, moment{"running since", p.RunningFrom},
-		moment{"lease ends", p.LockedUntil}, moment{"cancelled", p.CancelledAt}, moment{"failed", p.FailedAt},
-		moment{"ended", p.CompletedAt})
-	return slices.DeleteFunc(all, func(m moment) bool { return m.At == nil })
-}
-
-// A moment of a row's life.
-type moment struct {
-	What string
-	At   *time.Time
 }

@@ -31,7 +31,7 @@ type rowsPage struct {
 	Age     time.Duration // of the counts
 	Counted bool          // there are counts
 
-	Fields   []filterField
+	Form     filterForm
 	Filtered bool
 	Filter   url.Values // for links to other states
 
@@ -41,12 +41,12 @@ type rowsPage struct {
 	Rows    []rowLine
 	Now     time.Time
 
-	After, Next string
-	Searched    int
-	SearchedTo  *time.Time
-	Limit       int
+	After string
+	Pager pager
+	Limit int
 
-	Deeds []deed // for all that match
+	Deeds  []deed // for all that match
+	Chosen []deed // for rows that are chosen
 }
 
 // A stateTab leads to the rows in a state.
@@ -55,9 +55,6 @@ type stateTab struct {
 	Depth   string
 	Current bool
 }
-
-// A filterField is an input of the form.
-type filterField struct{ Name, Label, Value, Hint string }
 
 // A rowLine is a row of the list.
 type rowLine struct {
@@ -81,8 +78,8 @@ func (p rowsPage) Query(after string) template.URL {
 	return encoded(values)
 }
 
-// Chosen is the filter, for what is to be done to all that match.
-func (p rowsPage) Chosen() template.URL { return encoded(p.Filter) }
+// Matching is the filter, for what is to be done to all that match.
+func (p rowsPage) Matching() template.URL { return encoded(p.Filter) }
 
 // table opens the table that the address names.
 func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
@@ -140,21 +137,35 @@ func rows(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := rowsPage{Table: name, State: label, Now: found.Now, After: o.After, Next: found.Next, Limit: o.Limit,
-		Searched: found.Searched, SearchedTo: found.SearchedTo, Filtered: o.Filter.Given(), Filter: r.filterValues()}
+	p := rowsPage{Table: name, State: label, Now: found.Now, After: o.After, Limit: o.Limit,
+		Filtered: o.Filter.Given(), Filter: r.filterValues()}
+	p.page(found)
 	for i := range found.Rows {
 		if text := found.Rows[i].LastError; text != nil {
 			*text = r.handler.errorOf(name, *text)
 		}
 	}
 	p.list(found, operate.Listings[label.State])
-	p.form(r, found.Columns)
+	p.fields(r, found.Columns)
 	last, _ := r.handler.figures.begin()
 	p.count(last)
-	if r.acts() && len(hidden) == 0 && len(p.Rows) > 0 {
-		p.Deeds = deedsOf(label.State, false)
+	if r.acts() && len(p.Rows) > 0 {
+		if p.Chosen = deedsOf(label.State, false); len(hidden) == 0 {
+			p.Deeds = p.Chosen
+		}
 	}
 	return view{title: name + ": " + label.Label, page: "rows.html", data: p, tables: known, partial: hidden}, nil
+}
+
+// page says where other pages are.
+func (p *rowsPage) page(found *operate.Page) {
+	p.Pager = pager{Searched: found.Searched, SearchedTo: found.SearchedTo}
+	if p.After != "" {
+		p.Pager.First = template.URL(p.State.State) + p.Query("")
+	}
+	if found.Next != "" {
+		p.Pager.Next = template.URL(p.State.State) + p.Query(found.Next)
+	}
 }
 
 // list takes the rows that were found.
@@ -188,8 +199,8 @@ func (p *rowsPage) count(last *reading) {
 	}
 }
 
-// form has a field for each filter that the table can answer.
-func (p *rowsPage) form(r *request, columns []operate.Column) {
+// fields has one for each filter that the table can answer.
+func (p *rowsPage) fields(r *request, columns []operate.Column) {
 	has := func(names ...string) bool {
 		for _, c := range columns {
 			for _, name := range names {
@@ -200,8 +211,9 @@ func (p *rowsPage) form(r *request, columns []operate.Column) {
 		}
 		return false
 	}
+	p.Form = filterForm{Action: p.State.State, Given: p.Filtered}
 	add := func(name, label, hint string) {
-		p.Fields = append(p.Fields, filterField{name, label, r.query.Get(name), hint})
+		p.Form.Fields = append(p.Form.Fields, filterField{name, label, r.query.Get(name), hint})
 	}
 	for _, f := range filters {
 		if f.of == nil || has(f.of...) {

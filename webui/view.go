@@ -21,16 +21,16 @@ var pageFiles embed.FS
 var pages = parsePages()
 
 func parsePages() map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles,
-		"pages/layout.html", "pages/charts.html"))
+	shared := []string{"pages/layout.html", "pages/charts.html", "pages/lists.html"}
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles, shared...))
 	names, err := fs.Glob(pageFiles, "pages/*.html")
 	if err != nil {
 		panic(err)
 	}
 	all := map[string]*template.Template{}
 	for _, name := range names {
-		if base := path.Base(name); base != "layout.html" && base != "charts.html" {
-			all[base] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, name))
+		if !slices.Contains(shared, name) {
+			all[path.Base(name)] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, name))
 		}
 	}
 	return all

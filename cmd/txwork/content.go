@@ -87,12 +87,3 @@ func (m *moment) Set(text string) (err error) {
 	}
 	return nil
 }
-
-// utc converts a time to UTC for JSON.
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	u := t.UTC()
-	return &u
-}

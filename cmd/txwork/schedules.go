@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/timers"
@@ -166,7 +167,7 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 	return shownSchedule{
 		Of: ofTimers, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic,
 		State:  scheduleState(i.Status, i.Paused, i.Failures),
-		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Owed: i.Owed,
+		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt), Owed: i.Owed,
 		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
@@ -179,7 +180,7 @@ func newShownJobSchedule(i jobs.ScheduleInfo) shownSchedule {
 	return shownSchedule{
 		Of: ofJobs, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Kind: i.Kind, Queue: i.Queue,
 		State:  scheduleState(i.Status, i.Paused, i.Failures),
-		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Owed: i.Owed,
+		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt), Owed: i.Owed,
 		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),

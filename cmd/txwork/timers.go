@@ -133,10 +133,10 @@ func newShownTimer(i timers.Info, now time.Time) shownTimer {
 	return shownTimer{
 		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(),
 		State: string(stateOf(i.Status, false, i.DueAt, i.CancelledAt, now)), FireAt: i.ScheduledAt.UTC(),
-		DueAt: i.DueAt.UTC(), RearmAt: utc(i.RearmAt),
+		DueAt: i.DueAt.UTC(), RearmAt: operate.UTC(i.RearmAt),
 		Generation: i.Generation, Schedule: i.Schedule, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
 		LastError:   i.LastError,
-		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), PayloadBytes: len(i.Payload),
+		CompletedAt: operate.UTC(i.CompletedAt), CancelledAt: operate.UTC(i.CancelledAt), PayloadBytes: len(i.Payload),
 	}
 }
 

@@ -116,13 +116,5 @@ func ReadJoin(ctx context.Context, r survey.Reader, f *survey.Facts, id string, 
 
 func newJoin(j survey.Join) Join {
 	return Join{j.ID, j.Label, JoinStates[j.Status], j.Expected, j.Succeeded, j.Failed, j.CreatedAt.UTC(),
-		utc(j.Deadline), utc(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error}
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	at := t.UTC()
-	return &at
+		UTC(j.Deadline), UTC(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error}
 }

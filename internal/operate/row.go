@@ -103,9 +103,16 @@ func (s *RowStatus) UnmarshalText(text []byte) error {
 // utc makes all times UTC, whatever the session's time zone.
 func (r *Row) utc() {
 	r.DueAt, r.CreatedAt = r.DueAt.UTC(), r.CreatedAt.UTC()
-	for _, t := range []*time.Time{r.LockedUntil, r.RunningFrom, r.CompletedAt, r.FailedAt, r.CancelledAt} {
-		if t != nil {
-			*t = t.UTC()
-		}
+	for _, t := range []**time.Time{&r.LockedUntil, &r.RunningFrom, &r.CompletedAt, &r.FailedAt, &r.CancelledAt} {
+		*t = UTC(*t)
 	}
+}
+
+// UTC returns a time that may be missing in UTC.
+func UTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.UTC()
+	return &at
 }

@@ -71,9 +71,10 @@ func AllSessions(ctx context.Context, r Reader, limit int) ([]Sessions, error) {
 type Errors struct {
 	Label, Error     string
 	Failed, Retrying int64
-	Latest           float64 // seconds since the last of them became a dead letter
-	ID               string  // id of that row
-	Groups           int64   // how many groups there are in all
+	Latest           float64   // seconds since the last of them became a dead letter
+	ID               string    // id of that row
+	Groups           int64     // how many groups there are in all
+	Ages             []float64 // seconds since each of the dead letters became one
 }
 
 // GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than

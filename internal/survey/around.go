@@ -1,6 +1,9 @@
 package survey
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Bounds of what is read of one join. A workflow of more tasks or dependencies is shown in part.
 const (
@@ -35,6 +38,24 @@ type Membership struct {
 	ID, Label string
 	Status    int16
 	Starts    bool // the row starts when the join ends; otherwise it is a member
+	EndedAt   *time.Time
+}
+
+// An Attempt is one of a row that did not succeed, or a step that is done.
+type Attempt struct {
+	Attempt int // 0: a step
+	EndedAt time.Time
+	Outcome string
+	Error   string // of a step: its name
+}
+
+// Attempts returns the latest attempts of a row that did not succeed, and its steps; none of tables that do not record
+// them.
+func Attempts(ctx context.Context, r Reader, f *Facts, row string, limit int) ([]Attempt, error) {
+	if !f.Has("attempt") {
+		return nil, nil
+	}
+	return rows[Attempt](ctx, r, "attempts", f, row, limit)
 }
 
 // Memberships returns the joins of a row.

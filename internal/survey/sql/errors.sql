@@ -2,7 +2,8 @@
 -- their error, with numbers and ids masked.
 SELECT s.label, s.error, count(*) FILTER (WHERE s.failed) AS failed, count(*) FILTER (WHERE NOT s.failed) AS retrying,
        coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest,
-       (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id, count(*) OVER () AS groups
+       (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id, count(*) OVER () AS groups,
+       coalesce(array_agg(extract(epoch FROM now() - s.at)::float8) FILTER (WHERE s.failed), '{}') AS ages
 FROM (
     (SELECT coalesce({{.Label}}, '') AS label, {{template "error"}} AS error, true AS failed, r.failed_at AS at,
         r.id::text AS id

@@ -1,0 +1,74 @@
+package webui
+
+import (
+	"html/template"
+	"slices"
+
+	"github.com/txwork/txwork/internal/doctor"
+)
+
+// A remedy is what these pages can do about a finding. Without fields it is a link: to a page that asks, or to what has
+// to be looked at first.
+type remedy struct {
+	Label  string
+	Path   template.URL // below the root
+	Fields []field      // of a form
+}
+
+// A field is one of a form that is hidden.
+type field struct{ Name, Value string }
+
+// A finding is one of the doctor, with what can be done about it here.
+type finding struct {
+	doctor.Finding
+	Here []remedy
+}
+
+// remedies returns what is safe to be done about a finding at a click: what can be taken back, and what asks first.
+func remedies(f doctor.Finding, acts bool) (all []remedy) {
+	if len(f.Evidence) == 0 {
+		return nil
+	}
+	of := func(name string) string {
+		for _, v := range f.Evidence[0] {
+			if text, ok := v.Value.(string); ok && v.Name == name {
+				return text
+			}
+		}
+		return ""
+	}
+	row := func(label, id string) {
+		if id != "" {
+			all = append(all, remedy{Label: label, Path: template.URL(below("t", f.Table, "row", id))})
+		}
+	}
+	switch f.Code {
+	case "blocked-key":
+		row("Look at the dead letter", of("blocked_by"))
+	case "schedule-dead", "schedule-failing":
+		row("Look at the schedule", of("id"))
+	}
+	if !acts {
+		return all
+	}
+	switch f.Code {
+	case "queue-paused":
+		all = append(all, remedy{"Resume the queue", "queues/resume", []field{{"queue", of("queue")}}})
+	case "topic-paused":
+		all = append(all, remedy{"Resume the topic", "topics/resume", []field{{"table", f.Table}, {"topic", of("topic")},
+			{"consumer", of("lane")}}})
+	case "poison":
+		by := []string{"newer", "1h"}
+		for _, name := range []string{"kind", "topic"} {
+			by = append(by, name, of(name))
+		}
+		all = append(all, remedy{Label: "Redrive them…",
+			Path: template.URL(below("t", f.Table, "failed", "redrive")) + query(by...)})
+	}
+	return all
+}
+
+// hides tells whether row-level security hides rows of a table, so that actions by a filter are refused.
+func (r *reading) hides(table string) bool {
+	return slices.ContainsFunc(r.Tables, func(t tableFigures) bool { return t.Name == table && t.Filtered })
+}
