@@ -20,6 +20,7 @@ type overviewPage struct {
 	Findings []finding
 	Skipped  []doctor.Skipped
 	Server   bool // findings about the server as a whole are left out
+	Running  int  // processes
 	Tables   []tableFigures
 	Lines    []historyLine // of the last hour
 }
@@ -45,7 +46,8 @@ func overview(ctx context.Context, r *request) (view, error) {
 		return v, nil
 	}
 	p := overviewPage{Age: time.Since(figures.At), Old: figures.Old, Looking: figures.ExaminedAt.IsZero(),
-		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll()}
+		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll(),
+		Running: len(r.processes(figures, tables))}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
 			f = r.handler.evidence(f)

@@ -31,16 +31,21 @@ func processes(ctx context.Context, r *request) (view, error) {
 		return v, nil
 	}
 	p := processesPage{Age: time.Since(figures.At), Problem: figures.NoProcesses,
-		Cut: len(figures.Processes) >= maxProcesses}
-	for _, one := range figures.Processes {
-		all := one.Workers
-		one.Workers = slices.DeleteFunc(slices.Clone(all), func(w operate.Worker) bool { return !has(tables, w.Table) })
-		if len(one.Workers) > 0 || r.user.seesAll() {
-			p.Processes = append(p.Processes, one)
-		}
-	}
+		Cut: len(figures.Processes) >= maxProcesses, Processes: r.processes(figures, tables)}
 	v.data = p
 	return v, nil
+}
+
+// processes are those that the user may see, with what they serve of the tables.
+func (r *request) processes(figures *reading, tables []string) (all []operate.Process) {
+	for _, one := range figures.Processes {
+		hidden := func(w operate.Worker) bool { return !has(tables, w.Table) }
+		one.Workers = slices.DeleteFunc(slices.Clone(one.Workers), hidden)
+		if len(one.Workers) > 0 || r.user.seesAll() {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // lanesOf says which lanes a worker serves.

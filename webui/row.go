@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
