@@ -22,9 +22,7 @@ const maxAttempts = 50
 
 // readAttempts reads how attempts have ended, and steps, where that is stored.
 func (p *rowPage) readAttempts(ctx context.Context, h *handler, t *survey.Facts) (err error) {
-	if p.Recorded = t.Has("attempt"); !p.Recorded {
-		return nil
-	}
+	p.Recorded = t.Records()
 	if p.Ended, err = survey.Attempts(ctx, h.reader(), t, p.ID.String(), maxAttempts+1); len(p.Ended) > maxAttempts {
 		p.Ended, p.MoreEnded = p.Ended[:maxAttempts], true
 	}

@@ -175,7 +175,7 @@ func TestARowIsShownInFull(t *testing.T) {
 	s.shows("/t/postcards/row/"+s.id("SELECT id FROM {schema}.postcards"), http.StatusOK, "JSON", "Main Street 1",
 		"&#34;lines&#34;: [\n    1,")
 	s.shows("/t/jobs/row/"+s.id("SELECT id FROM {schema}.jobs WHERE status = 3 LIMIT 1"), http.StatusOK,
-		"no such mailbox", "1 of 30 attempts", ">failed</span>")
+		"no such mailbox", "1 of 30 attempts", ">failed for good</span>")
 	s.shows("/t/jobs/row/"+s.id("SELECT id FROM {schema}.jobs WHERE status = 0 AND due_at < now() LIMIT 1"),
 		http.StatusOK, "Held back by its queue <bdi>mail</bdi>", "It is paused", "jobs resume mail")
 	big := s.id(`INSERT INTO {schema}.outbox (topic, payload)

@@ -196,10 +196,10 @@ func TestPositionsAndIDsThatWereMadeUp(t *testing.T) {
 	for path, want := range map[string]int{
 		"/audit?after=x": 400, "/audit?after=-1": 400, "/audit?after=99999999999999999999": 400, "/audit?after=1": 200,
 		"/audit?newer=soon": 400, "/audit?who=%00": 400, "/audit?who=%ff": 400, "/audit/17": 404, "/audit/" + noRow: 404,
-		"/joins?table=jobs&after=x": 400, "/joins?table=jobs&status=none": 400, "/joins?label=%00": 400,
+		"/joins?table=jobs&after=x": 400, "/joins?table=jobs&status=none": 400, "/joins?label=%00": 200,
 		"/joins/jobs/17": 404, "/joins/jobs/" + noRow: 404, "/joins/none/" + noRow: 404,
 		"/schedules?hours=5": 400, "/schedules?hours=x": 400, "/schedules?zone=%00": 400, "/schedules?after=%00": 200,
-		"/keys?table=jobs&after=%ff": 200, "/inbox?table=inbox&consumer=%00": 200, "/history?range=century": 400,
+		"/keys?table=jobs&after=%ff": 200, "/inbox?table=inbox&consumer=%00": 200, "/history?range=century": 200,
 		"/history?table=none": 404, "/t/none/row/" + noRow: 404, "/t/jobs/row/" + noRow + "x": 404,
 		"/t/jobs/failed/redrive?error=%00": 400, "/t/jobs/none/redrive": 404, "/t/jobs/done/redrive": 404,
 		"/t/none/failed/redrive": 404, "/find?q=%00": 200, "/find?q=": 200,

@@ -49,10 +49,13 @@ type Attempt struct {
 	Error   string // of a step: its name
 }
 
+// Records tells whether the table's attempts and steps are recorded, as those of jobs are.
+func (f *Facts) Records() bool { return f.Name == "jobs" }
+
 // Attempts returns the latest attempts of a row that did not succeed, and its steps; none of tables that do not record
 // them.
 func Attempts(ctx context.Context, r Reader, f *Facts, row string, limit int) ([]Attempt, error) {
-	if !f.Has("attempt") {
+	if !f.Records() {
 		return nil, nil
 	}
 	return rows[Attempt](ctx, r, "attempts", f, row, limit)
