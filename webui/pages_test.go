@@ -129,7 +129,8 @@ func TestRowsAreListedFilteredAndPaged(t *testing.T) {
 	s.shows("/t/jobs/ready", http.StatusOK, `Dead letters <span class="depth">3</span>`, ">greet<", ">mail<")
 	s.lacks("/t/jobs/ready", `&#34;to&#34;`) // payloads
 	for query, rows := range map[string]int{"kind=greet": 3, "kind=other": 0, "queue=mail": 3, "error=53": 1,
-		"newer=1h": 3, "older=1h": 0, "kind=greet&error=smtp&newer=1d&older=0s": 3, "kind=": 3, "limit=2": 2} {
+		"newer=1h": 3, "priority=2": 3, "priority=1": 0, "older=1h": 0,
+		"kind=greet&error=smtp&newer=1d&older=0s": 3, "kind=": 3, "limit=2": 2} {
 		body := s.shows("/t/jobs/failed?"+query, http.StatusOK)
 		if n := strings.Count(body, `<td class="id">`); n != rows {
 			t.Errorf("%s selects %d rows, want %d", query, n, rows)

@@ -51,7 +51,7 @@ func TestAddressesThatAreWrong(t *testing.T) {
 		"after=" + cursor("failed [\"x\",\"y\"]"), "after=" + cursor("ready [\"a\",\"b\",\"c\",\"d\"]"),
 		"after=" + cursor("ready [null,null,null,null]"), "after=" + cursor("ready [\"mail\",\"2\",\"now\",\"\\u0000\"]"),
 		"after=" + cursor(`ready ["mail","99999999999","now","x"]`),
-		"topic=x", "limit=0", "limit=-1", "limit=1000000", "limit=x", "newer=soon", "older=1h&newer=30m", "older=-1h",
+		"topic=x", "priority=high", "priority=0", "priority=99999", "limit=0", "limit=-1", "limit=1000000", "limit=x", "newer=soon", "older=1h&newer=30m", "older=-1h",
 		"kind=%00", "kind=%ff", "error=%00", "key=%fe"} {
 		a := s.get("/t/jobs/ready?" + query)
 		if a.status != http.StatusBadRequest || !strings.Contains(a.body, "What to do:") {

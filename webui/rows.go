@@ -231,6 +231,7 @@ var filters = []struct {
 	{"queue", "Queue", "", []string{"queue"}},
 	{"consumer", "Consumer", "", []string{"consumer"}},
 	{"topic", "Topic", "", []string{"topic"}},
+	{"priority", "Priority", "1 high, 2 normal, 3 low", []string{"priority"}},
 	{"key", "Key", "in full", operate.KeyColumns},
 	{"error", "Error has", "part of the last error", nil},
 	{"newer", "Newer than", "such as 1h or 7d", nil},
@@ -258,6 +259,13 @@ func (r *request) options(state string) (o operate.ListOptions, err error) {
 			return o, operate.Refusal{Field: "limit",
 				Problem: fmt.Sprintf(" %q: want a number from 1 to %d", text, maxRows)}
 		}
+	}
+	if text := strings.TrimSpace(r.query.Get("priority")); text != "" {
+		n, err := strconv.ParseInt(text, 10, 16)
+		if err != nil || n < 1 {
+			return o, operate.Refusal{Field: "priority", Problem: fmt.Sprintf(" %q: want a number such as 1, for high", text)}
+		}
+		o.Filter.Priority = int16(n)
 	}
 	for _, age := range []struct {
 		name string

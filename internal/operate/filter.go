@@ -17,6 +17,7 @@ type Filter struct {
 	Consumer     string `json:"consumer,omitempty"`
 	Subscription string `json:"subscription,omitempty"` // of a parked message of a log
 	Key          string `json:"key,omitempty"`          // in any of the KeyColumns
+	Priority     int16  `json:"priority,omitempty"`     // of a job, from 1, the most urgent
 	Error        string `json:"error,omitempty"`        // part of the last error
 	OlderThan    Age    `json:"older_than,omitzero"`    // since they ended or, if they live, were written
 	NewerThan    Age    `json:"newer_than,omitzero"`
@@ -65,6 +66,12 @@ func (f Filter) condition(q listQuery, others int) (bounds, matches string, args
 			return "", "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", c.layout.Table, about.name)}
 		}
 		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
+	}
+	if f.Priority != 0 {
+		if !c.layout.Has("priority") {
+			return "", "", nil, Refusal{"priority", fmt.Sprintf(": %s has no column priority", c.layout.Table)}
+		}
+		c.add("r.priority = %s", c.param(f.Priority, "smallint"))
 	}
 	key, err := c.key(f.Key)
 	if err != nil {
