@@ -292,7 +292,8 @@ func TestAnOperatorChangesChosenRows(t *testing.T) {
 			t.Fatalf("status %d:\n%s", a.status, content(a.body))
 		}
 	}
-	s.is("2 1", `SELECT concat_ws(' ', count(cancelled_at), count(*) FILTER (WHERE cancelled_at IS NULL)) FROM {schema}.outbox`)
+	s.is("2 1", `SELECT concat_ws(' ', count(cancelled_at), count(*) FILTER (WHERE cancelled_at IS NULL))
+		FROM {schema}.outbox`)
 	s.is("ann done discard outbox 2, ann done discard outbox 0", audited)
 	gone := url.Values{"id": {ids[2], uuid.NewString()}, "confirmed": {"yes"}}
 	a = s.post("/t/outbox/chosen/failed/redrive", gone)

@@ -74,8 +74,8 @@ func TestAPastRangeIsBackfilled(t *testing.T) {
 			}
 			_, to, _ := strings.Cut(a.header.Get("Location"), "schedules/backfill")
 			ann.shows("/schedules/backfill"+to, http.StatusOK, "All rows of this range exist", ">exists<")
-			s.is("ann backfill "+table+" "+written+" nightly 2026-03-27T23:00:00Z", `SELECT concat_ws(' ', who, verb, target,
-				rows, about->>'schedule', about->>'from') FROM {schema}.audit ORDER BY id DESC LIMIT 1`)
+			s.is("ann backfill "+table+" "+written+" nightly 2026-03-27T23:00:00Z", `SELECT concat_ws(' ', who, verb,
+				target, rows, about->>'schedule', about->>'from') FROM {schema}.audit ORDER BY id DESC LIMIT 1`)
 		}
 		s.is("3", "SELECT count(*)::text FROM {schema}."+rows)
 		ann.shows(backfillOf(table)+"&from=2026-03-28T00:00&to=2026-03-31T23:00", http.StatusOK,

@@ -28,7 +28,8 @@ const noRow = "01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17"
 func TestASchemaWithoutMigrations(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.New(t))
-	for _, path := range append(slices.Clone(everyPage), "/audit", "/history", "/alarms", "/logs", "/joins/jobs/"+noRow) {
+	more := []string{"/audit", "/history", "/alarms", "/logs", "/joins/jobs/" + noRow}
+	for _, path := range slices.Concat(everyPage, more) {
 		s.shows(path, http.StatusServiceUnavailable, "The schema has no tables", "migrate up --schema "+s.db.Schema)
 	}
 }
@@ -51,7 +52,8 @@ func TestAddressesThatAreWrong(t *testing.T) {
 		"after=" + cursor("failed [\"x\",\"y\"]"), "after=" + cursor("ready [\"a\",\"b\",\"c\",\"d\"]"),
 		"after=" + cursor("ready [null,null,null,null]"), "after=" + cursor("ready [\"mail\",\"2\",\"now\",\"\\u0000\"]"),
 		"after=" + cursor(`ready ["mail","99999999999","now","x"]`),
-		"topic=x", "priority=high", "priority=0", "priority=99999", "limit=0", "limit=-1", "limit=1000000", "limit=x", "newer=soon", "older=1h&newer=30m", "older=-1h",
+		"topic=x", "priority=high", "priority=0", "priority=99999", "limit=0", "limit=-1", "limit=1000000", "limit=x",
+		"newer=soon", "older=1h&newer=30m", "older=-1h",
 		"kind=%00", "kind=%ff", "error=%00", "key=%fe"} {
 		a := s.get("/t/jobs/ready?" + query)
 		if a.status != http.StatusBadRequest || !strings.Contains(a.body, "What to do:") {
@@ -195,7 +197,8 @@ func TestPositionsAndIDsThatWereMadeUp(t *testing.T) {
 	s.fill()
 	for path, want := range map[string]int{
 		"/audit?after=x": 400, "/audit?after=-1": 400, "/audit?after=99999999999999999999": 400, "/audit?after=1": 200,
-		"/audit?newer=soon": 400, "/audit?who=%00": 400, "/audit?who=%ff": 400, "/audit/17": 404, "/audit/" + noRow: 404,
+		"/audit?newer=soon": 400, "/audit?who=%00": 400, "/audit?who=%ff": 400,
+		"/audit/17": 404, "/audit/" + noRow: 404,
 		"/joins?table=jobs&after=x": 400, "/joins?table=jobs&status=none": 400, "/joins?label=%00": 200,
 		"/joins/jobs/17": 404, "/joins/jobs/" + noRow: 404, "/joins/none/" + noRow: 404,
 		"/schedules?hours=5": 400, "/schedules?hours=x": 400, "/schedules?zone=%00": 400, "/schedules?after=%00": 200,

@@ -73,7 +73,10 @@ func TestAnActionWhoseProcessIsKilled(t *testing.T) {
 		t.Errorf("nobody knows that its process lives:\n%s", content(s.get(path).body))
 	}
 	kill()
-	interrupted := func() bool { long(); return strings.Contains(s.get(path).body, "Interrupted: its process has ended") }
+	interrupted := func() bool {
+		long()
+		return strings.Contains(s.get(path).body, "Interrupted: its process has ended")
+	}
 	if !pgtest.Await(pgtest.Patience, interrupted) {
 		t.Fatalf("nobody knows that its process was killed:\n%s", content(s.get(path).body))
 	}

@@ -55,8 +55,8 @@ func remedies(f doctor.Finding, acts bool) (all []remedy) {
 	case "queue-paused":
 		all = append(all, remedy{"Resume the queue", "queues/resume", []field{{"queue", of("queue")}}})
 	case "topic-paused":
-		all = append(all, remedy{"Resume the topic", "topics/resume", []field{{"table", f.Table}, {"topic", of("topic")},
-			{"consumer", of("lane")}}})
+		all = append(all, remedy{"Resume the topic", "topics/resume",
+			[]field{{"table", f.Table}, {"topic", of("topic")}, {"consumer", of("lane")}}})
 	case "poison":
 		by := []string{"newer", "1h"}
 		for _, name := range []string{"kind", "topic"} {

@@ -263,7 +263,8 @@ func (r *request) options(state string) (o operate.ListOptions, err error) {
 	if text := strings.TrimSpace(r.query.Get("priority")); text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)
 		if err != nil || n < 1 {
-			return o, operate.Refusal{Field: "priority", Problem: fmt.Sprintf(" %q: want a number such as 1, for high", text)}
+			return o, operate.Refusal{Field: "priority",
+				Problem: fmt.Sprintf(" %q: want a number such as 1, for high", text)}
 		}
 		o.Filter.Priority = int16(n)
 	}

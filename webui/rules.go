@@ -108,10 +108,11 @@ func changeTopic(ctx context.Context, r *request) (view, error) {
 		args, places = []any{consumer, about["topic"]}, "$1, $2"
 	}
 	function := pgx.Identifier{r.handler.Schema, name + "_" + verb}.Sanitize()
-	return r.rule(ctx, operate.Act{Verb: verb, Target: name, About: about}, "queues", func(tx workqueue.Tx) (int, error) {
+	act := operate.Act{Verb: verb, Target: name, About: about}
+	return r.rule(ctx, act, "queues", changed(func(tx workqueue.Tx) error {
 		_, err := tx.Exec(ctx, "SELECT "+function+"("+places+")", args...)
-		return 1, err
-	})
+		return err
+	}))
 }
 
 // changeSchedule pauses, resumes or triggers a schedule.
@@ -146,7 +147,8 @@ type schedulesOf interface {
 	Pause(ctx context.Context, tx workqueue.Tx, name string) error
 	Resume(ctx context.Context, tx workqueue.Tx, name string) error
 	Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error)
-	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence, error)
+	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence,
+		error)
 }
 
 // schedulesOf returns the schedules of a table, which has those of jobs or of timers.
@@ -178,8 +180,8 @@ func (r *request) trigger(ctx context.Context, tx workqueue.Tx, table, name stri
 		return workqueue.ErrNotFound
 	case err == nil && result != "triggered":
 		return problem{status: http.StatusConflict, Title: "The schedule was not triggered",
-			Detail: "Its state is " + result + ": it has no occurrences any more, or too many wait for a scheduler. Nothing " +
-				"was changed.", Advice: "Look at the schedule, and whether a process with a scheduler runs."}
+			Detail: "Its state is " + result + ": it has no occurrences any more, or too many wait for a scheduler. " +
+				"Nothing was changed.", Advice: "Look at the schedule, and whether a process with a scheduler runs."}
 	}
 	return err
 }
@@ -189,8 +191,8 @@ func changed(change func(workqueue.Tx) error) func(workqueue.Tx) (int, error) {
 	return func(tx workqueue.Tx) (int, error) { return 1, change(tx) }
 }
 
-// rule carries out a change of rules, which says how many rows it has changed, and records it. It leads back to the page
-// that shows it.
+// rule carries out a change of rules, which says how many rows it has changed, and records it. It leads back to the
+// page that shows it.
 func (r *request) rule(ctx context.Context, act operate.Act, to string, change func(workqueue.Tx) (int, error)) (view,
 	error) {
 	db := r.acting()

@@ -88,8 +88,8 @@ const lateFrom = 2 * time.Minute
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" { // which is that of the server
-		return nil, operate.Refusal{Field: "zone", Problem: fmt.Sprintf(" %s is not known: name one of the IANA database, "+
-			"such as Europe/Zagreb", postgres.Name(name))}
+		return nil, operate.Refusal{Field: "zone", Problem: " " + postgres.Name(name) +
+			" is not known: name one of the IANA database, such as Europe/Zagreb"}
 	}
 	return zone, nil
 }

@@ -134,7 +134,8 @@ func newShownJob(i jobs.Info, now time.Time) shownJob {
 		ID: i.ID, Kind: i.Kind, Queue: i.Queue, Priority: i.Priority.String(), Status: i.Status.String(),
 		State: string(stateOf(i.Status, i.Waiting, i.DueAt, i.CancelledAt, now)), Waiting: i.Waiting,
 		Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, DueAt: i.DueAt.UTC(), CreatedAt: i.CreatedAt.UTC(),
-		CompletedAt: operate.UTC(i.CompletedAt), CancelledAt: operate.UTC(i.CancelledAt), LastError: i.LastError, Schedule: i.Schedule,
+		CompletedAt: operate.UTC(i.CompletedAt), CancelledAt: operate.UTC(i.CancelledAt), LastError: i.LastError,
+		Schedule: i.Schedule,
 		Progress: i.Progress, ProgressNote: i.ProgressNote, ArgsBytes: len(i.Args),
 	}
 }

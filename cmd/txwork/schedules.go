@@ -167,7 +167,8 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 	return shownSchedule{
 		Of: ofTimers, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic,
 		State:  scheduleState(i.Status, i.Paused, i.Failures),
-		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt), Owed: i.Owed,
+		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt),
+		Owed:  i.Owed,
 		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
@@ -180,7 +181,8 @@ func newShownJobSchedule(i jobs.ScheduleInfo) shownSchedule {
 	return shownSchedule{
 		Of: ofJobs, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Kind: i.Kind, Queue: i.Queue,
 		State:  scheduleState(i.Status, i.Paused, i.Failures),
-		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt), Owed: i.Owed,
+		NextAt: operate.UTC(i.NextAt), LastAt: operate.UTC(i.LastAt), BufferedAt: operate.UTC(i.BufferedAt),
+		Owed:  i.Owed,
 		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),

@@ -56,7 +56,7 @@ type backfilledSchedule struct {
 	DryRun  bool                `json:"dry_run"`           // nothing was written: these would be
 	Zone    string              `json:"zone,omitempty"`    // with --dry-run: the zone of its times
 	Times   []plannedOccurrence `json:"times,omitempty"`   // with --dry-run: the occurrences of the period
-	Partial bool                `json:"partial,omitempty"` // row-level security hides rows from the role, so more may exist
+	Partial bool                `json:"partial,omitempty"` // row-level security hides rows, so more may exist
 }
 
 // A plannedOccurrence is one of a period that has passed.

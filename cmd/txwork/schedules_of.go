@@ -45,7 +45,8 @@ type scheduleTable[I any] interface {
 	Resume(ctx context.Context, tx workqueue.Tx, name string) error
 	Delete(ctx context.Context, tx workqueue.Tx, name string) error
 	Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error)
-	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence, error)
+	PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) ([]periodic.Occurrence,
+		error)
 }
 
 // newScheduleSet returns a set without trigger, whose result is the domain's.
@@ -147,8 +148,8 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 	})
 }
 
-// changeSchedule calls do, in a transaction, for the schedule that the act is about. It tells the audit how many rows do
-// has changed.
+// changeSchedule calls do, in a transaction, for the schedule that the act is about. It tells the audit how many rows
+// do has changed.
 func (a *app) changeSchedule(ctx context.Context, verb, of string, about operate.AboutSchedule,
 	do func(workqueue.Tx, scheduleSet) (rows int, err error)) error {
 	return a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
@@ -174,7 +175,8 @@ func findSchedule(ctx context.Context, tx workqueue.Tx, sets []scheduleSet, name
 		one, getErr := s.get(ctx, tx, name)
 		switch {
 		case getErr == nil && !missing:
-			return of, found, usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs", name)
+			return of, found, usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs",
+				name)
 		case getErr == nil:
 			of, found, missing = s, one, false
 		case !errors.Is(getErr, workqueue.ErrNotFound):

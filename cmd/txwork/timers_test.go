@@ -217,10 +217,12 @@ func TestScheduleBackfilled(t *testing.T) {
 	c.run("schedules", "put", "s", "@daily", "--topic", "t").ok()
 	week := []string{"schedules", "backfill", "s", "--from", "2026-01-05T00:00:00Z", "--to", "2026-01-11T00:00:00Z"}
 	c.run(append(week, "--dry-run", "--zone", "Asia/Tokyo")...).ok().
-		prints("Mon 2026-01-05T09:00:00", "+09:00", "2026-01-05T00:00:00Z", "missing").says("7 timers of schedule s would be")
+		prints("Mon 2026-01-05T09:00:00", "+09:00", "2026-01-05T00:00:00Z", "missing").
+		says("7 timers of schedule s would be")
 	c.run(week...).ok().prints("schedule s backfilled: 7 timers set")
 	preview := decode[backfilledSchedule](c.run(append(week, "--dry-run", "--json")...).ok())
-	if preview.Set != 0 || !preview.DryRun || preview.Zone != "UTC" || len(preview.Times) != 7 || !preview.Times[6].Exists {
+	if preview.Set != 0 || !preview.DryRun || preview.Zone != "UTC" || len(preview.Times) != 7 ||
+		!preview.Times[6].Exists {
 		t.Errorf("a preview of what exists: %+v", preview)
 	}
 	c.run(append(week, "--zone", "UTC")...).exits(exitUsage).says("--zone needs --dry-run")

@@ -215,7 +215,8 @@ func (d *DB) Audit(ctx context.Context, f AuditFilter, before int64, limit int) 
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		p.Rows, err = structs[Audited](ctx, tx, `
 			SELECT id, at, who, db_user, origin, action, event, verb, target, about::text AS about, rows FROM `+window+`
-			WHERE event <> '`+eventAlive+`' AND at >= $2::timestamptz AND ($3::text = '' OR who = $3) AND ($4::text = '' OR verb = $4)
+			WHERE event <> '`+eventAlive+`' AND at >= $2::timestamptz AND ($3::text = '' OR who = $3)
+			  AND ($4::text = '' OR verb = $4)
 			  AND ($5::text = '' OR target = $5) AND ($6::uuid IS NULL OR action = $6)
 			  AND ($7::text[] IS NULL OR target = ANY ($7))
 			ORDER BY id DESC LIMIT $8`, before, f.Since, f.Who, f.Verb, f.Table,
@@ -252,7 +253,8 @@ func (p *AuditPage) searched(ctx context.Context, tx pgx.Tx, window string, befo
 
 // about says whether row-level security hides rows, and how long they are kept.
 func (p *AuditPage) about(ctx context.Context, tx pgx.Tx, d *DB) error {
+	keep := pgx.Identifier{d.Schema, "audit_keep"}.Sanitize()
 	return tx.QueryRow(ctx, "SELECT pg_catalog.row_security_active($1::text::regclass), extract(epoch FROM "+
-		"coalesce((SELECT max_age FROM "+pgx.Identifier{d.Schema, "audit_keep"}.Sanitize()+"), interval '90 days'))::float8",
-		d.audit()).Scan(&p.Partial, &p.KeptFor)
+		"coalesce((SELECT max_age FROM "+keep+"), interval '90 days'))::float8", d.audit()).
+		Scan(&p.Partial, &p.KeptFor)
 }

@@ -43,7 +43,8 @@ func TestAnOperatorActs(t *testing.T) {
 		script(`document.querySelector('td.id input[type="checkbox"]').click()`),
 		script(`document.querySelector('#chosen button[formaction$="/redrive"]').click()`))
 	ann.everyLook()
-	ann.do(`document.querySelector("h1").innerText === "outbox"`, script(`document.querySelector("main form button").click()`))
+	ann.do(`document.querySelector("h1").innerText === "outbox"`,
+		script(`document.querySelector("main form button").click()`))
 	ann.open("/t/outbox/failed?topic=recalls", "the address is gone")
 	ann.do(`document.querySelector("h1").innerText === "Discard rows of outbox?" &&
 		document.querySelector("main form button").innerText === "Discard 3 rows"`,

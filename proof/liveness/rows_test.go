@@ -179,8 +179,8 @@ func (w *world) populate() (finish func()) {
 	w.ok(err)
 	for _, sql := range []string{"history_keep DEFAULT VALUES", "audit_keep DEFAULT VALUES",
 		"history_flush SELECT 'no table', 1, 1, '', now(), 1, 0, 0, 0, 0, 0, '{}', '{}'",
-		"audit (who, origin, action, event, verb, target, about, rows) VALUES ('w', '', gen_random_uuid(), 'done', 'v', " +
-			"'t', '{}', 1)"} {
+		"audit (who, origin, action, event, verb, target, about, rows) VALUES ('w', '', gen_random_uuid(), 'done', " +
+			"'v', 't', '{}', 1)"} {
 		_, err = w.Pool.Exec(ctx, "INSERT INTO "+w.Schema+"."+sql)
 		w.ok(err)
 	}

@@ -7,5 +7,6 @@ FROM (
     (SELECT c.id, true FROM {{.Q "_join"}} AS c WHERE c.on_complete = $1::uuid LIMIT $2::int)
     UNION ALL
     (SELECT f.id, true FROM {{.Q "_join"}} AS f WHERE f.on_fail = $1::uuid LIMIT $2::int)) AS s
-CROSS JOIN LATERAL (SELECT j.id, j.label, j.status, j.completed_at FROM {{.Q "_join"}} AS j WHERE j.id = s.id LIMIT 1) AS a
+CROSS JOIN LATERAL (
+    SELECT j.id, j.label, j.status, j.completed_at FROM {{.Q "_join"}} AS j WHERE j.id = s.id LIMIT 1) AS a
 ORDER BY s.starts, a.id
