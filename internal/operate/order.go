@@ -122,10 +122,11 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 	return cmp.Or(err, d.End(ctx, o.Action, o.act(), reason))
 }
 
-const (
-	aliveEvery = 5 * time.Second  // whoever carries out an action says so
-	aliveFor   = 20 * time.Second // that counts: who has said nothing for longer is gone
-)
+// aliveEvery is how often whoever carries out an action says so.
+const aliveEvery = 5 * time.Second
+
+// aliveFor is how long that counts: who has said nothing for longer is gone.
+const aliveFor = 20 * time.Second
 
 // sayAlive has the audit say that an action goes on, also while a batch waits or nothing is found, until the function
 // that it returns is called. What cannot be said now is said at the next time.
