@@ -15,6 +15,7 @@ import (
 
 	"github.com/txwork/txwork/bench/check"
 	"github.com/txwork/txwork/bench/lab"
+	"github.com/txwork/txwork/bench/logs"
 	"github.com/txwork/txwork/bench/report"
 	"github.com/txwork/txwork/bench/results"
 )
@@ -124,6 +125,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(args) > 0 && args[0] == "check" {
 		return check.Run(ctx, ".", args[1:], os.Stdout, os.Stderr)
+	}
+	if len(args) > 0 && args[0] == "logs" {
+		return logs.Run(ctx, args[1:], os.Stdout, os.Stderr)
 	}
 	f, err := parse(args)
 	if err != nil {

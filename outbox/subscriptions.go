@@ -58,6 +58,8 @@ type Moved struct {
 	Done  int64 // and behind this number of the batch that follows, if that was settled in part
 	Taken bool  // a consumer had a page in hand: its settle is lost
 	Lost  int64 // messages that were passed over, which are recorded
+	Again int64 // messages that it had settled and that a replay delivers again, of the first 100,000 of the log
+	More  bool  // there may be more of these
 }
 
 // An Unsubscribed says what was removed with a subscription.
@@ -126,8 +128,8 @@ func (o *Outbox) ChangeSubscription(ctx context.Context, tx workqueue.Tx, s Subs
 	if err != nil {
 		return nil, err
 	}
-	return o.moves(ctx, tx, "change", "$1::text, $2::text[], $3::text::jsonb, nullif($4::integer, 0)", s.Name,
-		topics, headers, s.Lanes)
+	return o.moves(ctx, tx, "change", "$1::text, $2::text[], $3::text::jsonb, nullif($4::integer, 0)",
+		nothingAgain, s.Name, topics, headers, s.Lanes)
 }
 
 // PauseSubscription stops a subscription when tx commits: consumers settle what they have in hand, and get nothing
@@ -150,7 +152,7 @@ func (o *Outbox) ResumeSubscription(ctx context.Context, tx workqueue.Tx, name s
 // Consumers that have a page in hand lose it. Parked messages stay and run, and what is replayed of their keys is
 // parked behind them. In SQL it is outbox_log_replay.
 func (o *Outbox) Replay(ctx context.Context, tx workqueue.Tx, name string, start Start) ([]Moved, error) {
-	return o.moves(ctx, tx, "replay", "$1::text, $2::text::timestamptz", name, start.String())
+	return o.moves(ctx, tx, "replay", "$1::text, $2::text::timestamptz", "again, more", name, start.String())
 }
 
 // Cut lets a subscription pass over the messages that are older than an age and that it has not settled, so that the
@@ -158,7 +160,14 @@ func (o *Outbox) Replay(ctx context.Context, tx workqueue.Tx, name string, start
 // that are behind, and no others. An age beyond which the log has no tick cuts nothing: ticks are kept for as long as
 // messages that all have passed. In SQL it is outbox_log_cut.
 func (o *Outbox) Cut(ctx context.Context, tx workqueue.Tx, name string, olderThan time.Duration) ([]Moved, error) {
-	return o.moves(ctx, tx, "cut", "$1::text, $2::float8 * interval '1 second'", name, olderThan.Seconds())
+	return o.moves(ctx, tx, "cut", "$1::text, $2::float8 * interval '1 second'", nothingAgain, name,
+		olderThan.Seconds())
+}
+
+// CutBefore is Cut with a time in place of an age. It goes by the newest tick until then.
+func (o *Outbox) CutBefore(ctx context.Context, tx workqueue.Tx, name string, t time.Time) ([]Moved, error) {
+	return o.moves(ctx, tx, "cut", "$1::text, before => $2::text::timestamptz", nothingAgain, name,
+		string(At(t)))
 }
 
 // Unsubscribe removes a subscription. Consumers that have a page in hand lose it. A subscription with parked messages
@@ -268,17 +277,21 @@ func (o *Outbox) onSubscription(ctx context.Context, tx workqueue.Tx, verb, para
 	return o.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(into...) }, call, args...)
 }
 
-// moves calls a function that returns a row for each lane.
-func (o *Outbox) moves(ctx context.Context, tx workqueue.Tx, verb, params string, args ...any) ([]Moved, error) {
+// nothingAgain is in place of the columns of a replay.
+const nothingAgain = "0::bigint, false"
+
+// moves calls a function that returns a row for each lane. Again selects what it says of messages that are delivered
+// again.
+func (o *Outbox) moves(ctx context.Context, tx workqueue.Tx, verb, params, again string, args ...any) ([]Moved, error) {
 	if err := o.refusesSubscriptions(); err != nil {
 		return nil, err
 	}
 	var all []Moved
 	err := o.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var m Moved
-		err := scan(&m.Lane, &m.Tick, &m.Done, &m.Taken, &m.Lost)
+		err := scan(&m.Lane, &m.Tick, &m.Done, &m.Taken, &m.Lost, &m.Again, &m.More)
 		all = append(all, m)
 		return err
-	}, "SELECT lane, tick, done, taken, lost FROM "+o.named(verb)+"("+params+") ORDER BY lane", args...)
+	}, "SELECT lane, tick, done, taken, lost, "+again+" FROM "+o.named(verb)+"("+params+") ORDER BY lane", args...)
 	return all, err
 }

@@ -101,11 +101,18 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 			if len(moved) != 1 || moved[0].Lost != 1 || f.list(w)[0].Lost != 1 || f.list(w)[0].Lanes[0].Messages != 0 {
 				t.Errorf("cut: %+v", moved)
 			}
+			in("cut before", func(tx workqueue.Tx) (err error) {
+				moved, err = f.box.CutBefore(ctx, tx, "audit", time.Now())
+				return err
+			})
+			if len(moved) != 0 {
+				t.Errorf("cut where nothing is left: %+v", moved)
+			}
 			in("replay", func(tx workqueue.Tx) (err error) {
 				moved, err = f.box.Replay(ctx, tx, "audit", outbox.At(time.Now().Add(-time.Hour)))
 				return err
 			})
-			if len(moved) != 1 || moved[0].Lost != 0 || f.list(w)[0].Lanes[0].Messages != 1 {
+			if len(moved) != 1 || moved[0].Lost != 0 || moved[0].Again != 1 || moved[0].More || f.list(w)[0].Lanes[0].Messages != 1 {
 				t.Errorf("replayed: %+v", moved)
 			}
 			var removed outbox.Unsubscribed
@@ -148,6 +155,7 @@ func TestRowsHaveNoSubscriptions(t *testing.T) {
 		"resume":      func() error { _, err := box.ResumeSubscription(ctx, nil, "s"); return err },
 		"replay":      func() error { _, err := box.Replay(ctx, nil, "s", outbox.Now); return err },
 		"cut":         func() error { _, err := box.Cut(ctx, nil, "s", time.Hour); return err },
+		"cut before":  func() error { _, err := box.CutBefore(ctx, nil, "s", time.Now()); return err },
 		"unsubscribe": func() error { _, err := box.Unsubscribe(ctx, nil, "s", true); return err },
 		"list":        func() error { _, err := box.Subscriptions(ctx, nil); return err },
 	} {

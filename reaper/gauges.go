@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,6 +53,11 @@ const (
 	keptGauge        = "txwork.log.age"
 	sizeGauge        = "txwork.log.size"
 	restoredGauge    = "txwork.log.restored"
+	scheduledGauge   = "txwork.log.scheduled"
+	lateGauge        = "txwork.log.overdue"
+	laneLagGauge     = "txwork.lane.lag"
+	laneAgeGauge     = "txwork.lane.age"
+	laneKeptGauge    = "txwork.lane.retained"
 	silenceGauge     = "txwork.reaper.silence"
 	failingGauge     = "txwork.reaper.failing"
 	upGauge          = "txwork.observation.up"
@@ -64,6 +70,7 @@ const (
 	tableKey        attribute.Key = "messaging.destination.name"
 	stateKey        attribute.Key = "txwork.state"
 	subscriptionKey attribute.Key = "txwork.subscription"
+	laneKey         attribute.Key = "txwork.lane"
 )
 
 // gaugeList is in the order of the documentation.
@@ -71,6 +78,7 @@ var gaugeList = func() []metrics.Metric {
 	table := []string{string(tableKey)}
 	laned := []string{string(tableKey), "txwork.queue", "txwork.consumer", string(subscriptionKey)}
 	subscribed := []string{string(tableKey), string(subscriptionKey)}
+	ofLane := append(slices.Clone(subscribed), string(laneKey))
 	stated := append([]string{string(tableKey), string(stateKey)}, laned[1:]...)
 	gauge := func(name, unit string, attributes []string, meaning string) metrics.Metric {
 		return metrics.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
@@ -135,6 +143,13 @@ var gaugeList = func() []metrics.Metric {
 		gauge(sizeGauge, "By", table, "Size of the messages of a log, with their indexes"),
 		gauge(restoredGauge, "", table, "1 if transaction ids began again since the log was written, as after a restore, so "+
 			"that it has to be rebased; 0 otherwise"),
+		gauge(scheduledGauge, "{message}", table, fmt.Sprintf("Messages that are scheduled and not in the log yet, up to "+
+			"%d", survey.ScheduledMessages)),
+		gauge(lateGauge, "s", table, "How long the first scheduled message has been due that is not in the log yet. 0 "+
+			"without one"),
+		gauge(laneLagGauge, "{message}", ofLane, "txwork.subscription.lag of a lane, of subscriptions with several"),
+		gauge(laneAgeGauge, "s", ofLane, "txwork.subscription.age of a lane, of subscriptions with several"),
+		gauge(laneKeptGauge, "By", ofLane, "txwork.subscription.retained of a lane, of subscriptions with several"),
 		gauge(silenceGauge, "s", table, "How long ago maintenance of the table last ran: the lease of a reaper ended, "+
 			"or `txwork reap` or the table's procedure did. 0 while a reaper maintains it; missing if nothing ever has"),
 		gauge(failingGauge, "", table, "1 if the last maintenance of the table failed in a part or skipped rows, 0 if it "+

@@ -340,6 +340,8 @@ func (l *look) log(ctx context.Context, schema string) error {
 	l.add(untickedGauge, facts.Unticked, name)
 	l.add(keptGauge, facts.Oldest, name)
 	l.add(sizeGauge, float64(facts.Bytes), name)
+	l.add(scheduledGauge, float64(facts.Scheduled), name)
+	l.add(lateGauge, facts.Overdue, name)
 	restored, err := survey.IsRestored(ctx, l.reader, log)
 	if l.skip(err); err == nil {
 		l.add(restoredGauge, truth(restored), name)
@@ -359,8 +361,22 @@ func (l *look) log(ctx context.Context, schema string) error {
 			away = s.Rest.Seconds
 		}
 		l.add(awayGauge, away, of...)
+		l.addLanes(&s, of)
 	}
 	return err
+}
+
+// addLanes adds the lanes of a subscription that has several: one that is behind is not seen in their sums.
+func (l *look) addLanes(s *survey.Subscription, of []attribute.KeyValue) {
+	if len(s.Lanes) == 1 {
+		return
+	}
+	for _, lane := range s.Lanes {
+		of := append(slices.Clone(of), laneKey.Int(int(lane.Lane)))
+		l.add(laneLagGauge, float64(lane.Messages), of...)
+		l.add(laneAgeGauge, max(lane.Oldest, lane.Behind), of...)
+		l.add(laneKeptGauge, float64(lane.Retained), of...)
+	}
 }
 
 // truth is a condition as a figure.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
@@ -448,4 +449,48 @@ func TestTheReaperUsesTheRuntimesConnections(t *testing.T) {
 	if w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())") {
 		t.Error("the reaper has not given up its leadership")
 	}
+}
+
+// A relay whose subscription does not exist is added to a running service, whose log says what it waits for, and whose
+// other parts go on. It delivers once the subscription is there.
+func TestARelayIsAddedBeforeItsSubscription(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, append(migrations.DefaultDomains(), migrations.Log))
+	box, err := outbox.Open(outbox.Options{Schema: w.db.Schema, Storage: outbox.Log,
+		Telemetry: workqueue.Telemetry{Logger: w.logger()}})
+	w.ok(err)
+	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{Subscription: "search"})
+	w.ok(err)
+	relay.HandleAll(func(context.Context, *outbox.Delivery) error {
+		w.handled <- "message of the log"
+		return nil
+	})
+	s, stop := w.running(w.options(), w.relay)
+	added := make(chan error, 1)
+	go func() { added <- s.Add(t.Context(), relay) }()
+	select {
+	case err := <-added:
+		w.ok(err)
+	case <-time.After(patience):
+		t.Fatal("Add waits for the subscription")
+	}
+	if text := w.logs.String(); !strings.Contains(text, "part added") || !strings.Contains(text, "waits_for=") ||
+		!strings.Contains(text, `has no subscription`) {
+		t.Errorf("the log does not say what it waits for: %s", text)
+	}
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "subscribe first") {
+		t.Errorf("ready says %v", err)
+	}
+	w.send()
+	w.take("message")
+	w.ok(workqueue.InTx(t.Context(), w.db.Pool, func(tx workqueue.Tx) error {
+		if err := box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "search"}); err != nil {
+			return err
+		}
+		_, err := box.Enqueue(t.Context(), tx, outbox.Message{Topic: "t"})
+		return err
+	}))
+	w.take("message of the log")
+	w.eventually("readiness", func() bool { return s.Ready() == nil })
+	w.ok(stop())
 }

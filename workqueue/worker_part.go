@@ -64,6 +64,12 @@ func (w *Worker) Ready() error {
 	if state := w.outage.State(); state != "" {
 		return fmt.Errorf("%s: %s", w.table.Name(), state)
 	}
+	return w.Waits()
+}
+
+// Waits returns why a running worker has nothing to claim until somebody makes it: its relay's subscription does not
+// exist. Otherwise it returns nil.
+func (w *Worker) Waits() error {
 	if why := w.refused.Load(); why != nil {
 		return *why
 	}

@@ -197,6 +197,9 @@ var notFollowed = map[string][]string{
 	"no program runs a log yet, see ADR 0079": {
 		"{{.RebaseHint}}", "_tick() outside of transactions",
 	},
+	"TestASchemaWhoseOutboxIsALog and TestSendToALog follow it": {
+		"pass --log", "name one of its subscriptions with --subscription",
+	},
 	"TestSubscriptions and the tests of outbox/internal/log do what it says": {
 		"Subscribe first, or correct the name", "pass parked => true", "pass over messages that are older than this",
 		"Change it, or choose another name",

@@ -93,6 +93,9 @@ func newListCommand(a *app) *cobra.Command {
 		if err := o.validate(); err != nil {
 			return err
 		}
+		if isLog(a.schema, args[0]) && o.State == "scheduled" {
+			return a.listScheduled(cmd.Context(), args[0], o)
+		}
 		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
 			p, err := d.list(cmd.Context(), t, o.ListOptions)
 			if err != nil {

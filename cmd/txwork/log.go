@@ -2,20 +2,47 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // isLog tells whether a table that was named is a log.
 func isLog(schema, name string) bool {
 	return strings.TrimPrefix(name, schema+".") == postgres.LogTable
+}
+
+// hasLogOnly says so if the schema has no table of an outbox, which an error tells, but a log, and which flag or command
+// is about that.
+func (d *database) hasLogOnly(ctx context.Context, err error, ofLog string) error {
+	if !errors.Is(err, workqueue.ErrSchemaVersion) {
+		return err
+	}
+	var rows bool
+	if err := d.Pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL",
+		pgx.Identifier{d.Schema, "outbox"}.Sanitize()).Scan(&rows); err != nil {
+		return err
+	}
+	l, logErr := survey.LogOf(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema)
+	if rows || logErr != nil || l == nil {
+		return err
+	}
+	return fmt.Errorf("the outbox of schema %s is the log %s: %s", d.Schema, l.Name, ofLog)
+}
+
+// ofSubscriptions says what a log has in place of topics.
+func (d *database) ofSubscriptions() string {
+	return fmt.Sprintf("its topics are not paused and do not rest; its subscriptions do, which %s shows",
+		postgres.Command(d.Schema, "subscriptions", "list"))
 }
 
 // noRows says what shows the messages of a log, which are no rows.
@@ -36,9 +63,9 @@ func (a *app) printLogs(w io.Writer, all []operate.Log) error {
 			}
 			continue
 		}
-		g := newGrid(w, "LOG", "TICK", "TICK AGE", "NOT TICKED", "OLDEST KEPT", "SIZE")
+		g := newGrid(w, "LOG", "TICK", "TICK AGE", "NOT TICKED", "OLDEST KEPT", "SIZE", "SCHEDULED", "OVERDUE")
 		g.add(l.Table, fmt.Sprint(l.Tick), ageOrDash(l.TickAge), ageOrDash(l.Unticked), ageOrDash(l.Oldest),
-			kilobytes(l.Bytes))
+			kilobytes(l.Bytes), brief(l.Scheduled, l.AtLeast), ageOrDash(l.Overdue))
 		if err := g.flush(); err != nil {
 			return err
 		}
@@ -100,17 +127,55 @@ func ageOrDash(age float64) string {
 
 func kilobytes(bytes int64) string { return fmt.Sprintf("%d kB", bytes/1024) }
 
-// showMessage shows a message of a log.
-func (a *app) showMessage(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
+// listScheduled lists the messages that are not in a log yet.
+func (a *app) listScheduled(ctx context.Context, table string, o listOptions) error {
+	if o.Filter.Given() {
+		return usagef("the scheduled messages of a log are listed without filters")
+	}
+	return a.withLogOf(ctx, table, func(d *database, l *survey.Log) error {
+		if l.Filtered {
+			return fmt.Errorf("%s: %s", l.Name, partial)
+		}
+		p, err := d.ScheduledMessages(ctx, l, o.Limit, o.After)
+		if err != nil {
+			return explain(err)
+		}
+		if o.json {
+			return a.printJSON(p)
+		}
+		g := newGrid(a.stdout, "ID", "DUE", "TOPIC", "KEY", "BYTES")
+		for _, m := range p.Messages {
+			key := ""
+			if m.Key != nil {
+				key = *m.Key
+			}
+			g.add(m.ID.String(), stamp(m.DueAt, p.Now), named(m.Topic), dashed(key), fmt.Sprint(m.Bytes))
+		}
+		if err := g.flush(); err != nil || p.Next == "" {
+			return err
+		}
+		return a.hintMore(p.Next)
+	})
+}
+
+// withLogOf connects, and finds the log of the schema. Without one, the error says which tables there are.
+func (a *app) withLogOf(ctx context.Context, table string, do func(*database, *survey.Log) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		l, err := survey.LogOf(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema)
 		if err != nil {
 			return explain(err)
 		}
 		if l == nil {
-			_, err := d.table(ctx, table) // says what there is
+			_, err := d.table(ctx, table)
 			return err
 		}
+		return do(d, l)
+	})
+}
+
+// showMessage shows a message of a log.
+func (a *app) showMessage(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
+	return a.withLogOf(ctx, table, func(d *database, l *survey.Log) error {
 		progress := a.newTally("looking", "messages", -1)
 		m, err := d.LogMessage(ctx, l, id, payloadBytes(payload), func(n int) { progress.set(int64(n)) })
 		progress.end()

@@ -97,7 +97,7 @@ func TestWorkerOfASubscription(t *testing.T) {
 	c.run("subscriptions", "add", "search").ok()
 	c.logLines("s", "1")
 	c.logLines("fails", "2")
-	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: ./keep}, fails: {exec: {command: 'exit 65'}}}}",
+	w := c.newWorker("outbox: {subscriptions: {search: {topics: {s: {exec: ./keep}, fails: {exec: {command: 'exit 65'}}}}}}",
 		map[string]string{"keep": keep("got")}).start()
 	if got := w.file("got"); got != "1" {
 		t.Errorf("the command got %q", got)
@@ -124,8 +124,8 @@ func TestWorkerOfASubscriptionWhoseDestinationIsAway(t *testing.T) {
 	c.makeLog()
 	c.run("subscriptions", "add", "search").ok()
 	c.logLines("s", "1")
-	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: {command: exit 69, exit_codes: "+
-		"{69: unavailable}}}}}", nil).start()
+	w := c.newWorker("outbox: {subscriptions: {search: {topics: {s: {exec: {command: exit 69, exit_codes: "+
+		"{69: unavailable}}}}}}}", nil).start()
 	line := regexp.MustCompile(`destination is unavailable.*\.outbox_log\b.*search`)
 	eventually(t, "its log says that the destination is away", func() bool { return line.MatchString(w.logged()) })
 	w.stop()
@@ -140,20 +140,41 @@ func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
 		return path
 	}
 	const topics = "topics: {t: {exec: 'true'}}"
-	c.run("worker", "--check", file("none.yaml", "outbox: {subscription: '', "+topics+"}")).exits(exitUsage).
-		says("none.yaml:1:10: outbox.subscription: is empty")
-	c.run("worker", "--check", file("retry.yaml", "outbox: {subscription: a, retention: 1h, "+topics+"}")).
-		exits(exitUsage).says("retry.yaml:1:1: outbox: has a subscription, so it cannot have retry")
-	right := file("right.yaml", "outbox: {subscription: search, "+topics+"}")
-	c.run("worker", "--check", right).ok().prints("outbox, subscription search (1 topic)", "outbox: 130 attempts")
+	c.run("worker", "--check", file("none.yaml", "outbox: {subscriptions: {a: {}}}")).exits(exitUsage).
+		says("outbox.subscriptions.a: has no topics")
+	c.run("worker", "--check", file("both.yaml", "outbox: {subscriptions: {a: {"+topics+"}}, "+topics+"}")).
+		exits(exitUsage).says("has subscriptions, so topics, concurrency, lease and runs_within are those of each")
+	c.run("worker", "--check", file("retry.yaml", "outbox: {subscriptions: {a: {"+topics+"}}, retention: 1h}")).
+		exits(exitUsage).says("retry.yaml:1:1: outbox: has subscriptions, so it cannot have retry")
+	right := file("right.yaml", "outbox: {subscriptions: {search: {"+topics+"}, billing: {"+topics+"}}}")
+	c.run("worker", "--check", right).ok().prints("outbox, subscription billing (1 topic), outbox, subscription search", "outbox: 130 attempts")
 	c.run("worker", right).exits(exitFailure).says("txwork migrate up --domain log")
+}
+
+// A worker reads several subscriptions. One that does not exist keeps the others from nothing.
+func TestWorkerOfSeveralSubscriptions(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search").ok()
+	c.run("subscriptions", "add", "billing").ok()
+	c.logLines("s", "1")
+	w := c.newWorker("outbox: {subscriptions: {search: {topics: {s: {exec: ./search}}}, missing: {topics: {s: "+
+		"{exec: ./missing}}}, billing: {concurrency: 1, topics: {s: {exec: ./bill}}}}}",
+		map[string]string{"search": keep("searched"), "bill": keep("billed"), "missing": keep("missed")}).start()
+	for name, file := range map[string]string{"search": "searched", "billing": "billed"} {
+		if got, env := w.file(file), w.file(file+".env"); got != "1" ||
+			!strings.Contains(env, "TXWORK_SUBSCRIPTION="+name+"\n") {
+			t.Errorf("the command of %s got %q with the environment %s", name, got, env)
+		}
+	}
+	w.stop()
 }
 
 // A worker whose subscription does not exist, or not any more, does its other work.
 func TestAWorkerWithoutItsSubscription(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.makeLog()
-	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: ./deliver}}}\n"+
+	w := c.newWorker("outbox: {subscriptions: {search: {topics: {s: {exec: ./deliver}}}}}\n"+
 		"timers: {topics: {t: {exec: ./remind}}}", map[string]string{"deliver": keep("got"), "remind": keep("reminded")}).
 		start()
 	eventually(t, "its log says what it waits for", func() bool {

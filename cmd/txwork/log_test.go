@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/migrations"
 )
 
 func TestStatsOfALog(t *testing.T) {
@@ -131,4 +132,79 @@ func TestTopOfALog(t *testing.T) {
 		!strings.Contains(text.String(), "audit") {
 		t.Errorf("the frame is shown as\n%s", text.String())
 	}
+}
+
+// In a schema whose outbox is a log, commands about rows say so instead of advising to make a table of rows.
+func TestASchemaWhoseOutboxIsALog(t *testing.T) {
+	c := having(migrations.Reaper, migrations.Log)(t)
+	for _, args := range [][]string{{"outbox", "topics"}, {"outbox", "pause", "t"}, {"outbox", "resume", "t"}} {
+		r := c.run(args...).exits(exitFailure).says("is the log outbox_log", "`txwork subscriptions list --schema ")
+		if strings.Contains(r.stderr, "migrate") {
+			t.Errorf("it advises to migrate: %s", r.stderr)
+		}
+	}
+	c.run("outbox", "relay", "--stdout").exits(exitFailure).says("is the log outbox_log", "with --subscription")
+	c.run("outbox", "unblock", uuid.NewString()).exits(exitFailure).says("is the log outbox_log", "pass --log")
+}
+
+func TestASchemaWithoutAnOutbox(t *testing.T) {
+	having(migrations.Reaper)(t).run("outbox", "topics").exits(exitFailure).says("migrate up --domain outbox")
+}
+
+func TestSendToALog(t *testing.T) {
+	c := having(migrations.Reaper, migrations.Log)(t)
+	c.log("CALL outbox_log_tick()", "SELECT outbox_log_subscribe('search')")
+	c.send("1\n", "--topic", "t").exits(exitFailure).says("is the log outbox_log", "pass --log")
+	lines := `{"k":"a","d":"1"}` + "\n" + `{"k":"a","d":"2"}` + "\n" + `{"k":"b","d":"1"}` + "\n"
+	args := []string{"--topic", "t", "--log", "--key-field", "k", "--per-key", "--dedup-field", "d", "--batch", "2"}
+	c.send(lines, args...).ok().prints("sent 2 messages to topic t in 2 batches, left out 1 duplicate")
+	c.log("CALL outbox_log_tick()")
+	r := c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok()
+	if r.stdout != `{"k":"a","d":"1"}`+"\n"+`{"k":"a","d":"2"}`+"\n" {
+		t.Errorf("the relay wrote %q", r.stdout)
+	}
+	c.send(lines, append(args, "--on-failure", "skip")...).exits(exitUsage).says("--on-failure is not possible with --log")
+}
+
+// What a finding says and its evidence are rounded alike: units that have passed.
+func TestTheDoctorRoundsOneWay(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.log("UPDATE outbox_log SET created_at = now() - interval '7 days 20 hours'")
+	c.run("doctor").prints("no consumer reads subscription audit: 1 message, for 7 days", "oldest_seconds=7d")
+}
+
+// Messages that are not in a log yet are listed in the order in which they are due, and counted.
+func TestScheduledMessagesOfALog(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.run("list", "outbox_log", "--status", "scheduled").exits(exitFailure).says("there is no txwork table")
+	c.makeLog()
+	c.run("list", "outbox_log", "--status", "scheduled").ok()
+	first, second := uuid.NewString(), uuid.NewString()
+	c.log("SELECT outbox_log_append('late', '12', id => '"+second+"', scheduled_at => now() + interval '2 hours')",
+		"SELECT outbox_log_append('soon', '1', 'k', id => '"+first+"', scheduled_at => now() + interval '1 hour')")
+	text := c.run("list", "outbox_log", "--status", "scheduled").ok().prints(first, "soon", second, "late").stdout
+	if strings.Index(text, first) > strings.Index(text, second) {
+		t.Errorf("they are not in the order of their times:\n%s", text)
+	}
+	p := decode[operate.Page](c.run("list", "outbox_log", "--status", "scheduled", "--limit", "1", "--json").ok())
+	if len(p.Messages) != 1 || p.Messages[0].ID.String() != first || *p.Messages[0].Key != "k" || p.Next == "" {
+		t.Errorf("the first page is %+v", p)
+	}
+	p = decode[operate.Page](c.run("list", "outbox_log", "--status", "scheduled", "--limit", "1", "--json", "--after",
+		p.Next).ok())
+	if len(p.Messages) != 1 || p.Messages[0].ID.String() != second || p.Messages[0].Bytes != 2 || p.Next != "" {
+		t.Errorf("the second page is %+v", p)
+	}
+	c.run("list", "outbox_log", "--status", "scheduled", "--after", "x").exits(exitUsage).says("is no position")
+	c.run("list", "outbox_log", "--status", "scheduled", "--topic", "soon").exits(exitUsage).says("without filters")
+	if s := decode[counted](c.run("stats", "--json").ok()); s.Logs[0].Scheduled != 2 || s.Logs[0].AtLeast ||
+		s.Logs[0].Overdue != 0 {
+		t.Errorf("the log is %+v", s.Logs[0])
+	}
+	c.log("UPDATE outbox_log_later SET due_at = now() - interval '1 minute' WHERE topic = 'soon'")
+	if s := decode[counted](c.run("stats", "--json").ok()); s.Logs[0].Overdue < 60 {
+		t.Errorf("the log is %+v", s.Logs[0])
+	}
+	c.run("stats", "outbox_log").ok().prints("SCHEDULED", "OVERDUE")
 }

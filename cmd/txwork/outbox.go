@@ -14,8 +14,10 @@ func newOutboxCommand(a *app) *cobra.Command {
 			newTopicsCommands(a, "outbox", "TOPIC")...)...)
 }
 
-// withOutbox connects and makes sure that the outbox exists before any input is read.
-func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*database, *outbox.Outbox) error) error {
+// withOutbox connects and makes sure that the outbox exists before any input is read. What reads rows, and finds a log
+// in their place, is told by ofLog which flag or command is about that.
+func (a *app) withOutbox(ctx context.Context, o outbox.Options, ofLog string,
+	do func(*database, *outbox.Outbox) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		o.Schema, o.Telemetry.Logger = d.Schema, a.logger()
 		box, err := outbox.Open(o)
@@ -23,6 +25,9 @@ func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*databas
 			return usageError{err}
 		}
 		if err := box.Table().CheckVersion(ctx, d.Pool); err != nil {
+			if o.Storage == outbox.Rows {
+				return d.hasLogOnly(ctx, err, ofLog)
+			}
 			return err
 		}
 		return do(d, box)

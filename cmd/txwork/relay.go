@@ -63,7 +63,8 @@ func newRelayCommand(a *app) *cobra.Command {
 			if o.of != "" {
 				options.Storage = outbox.Log
 			}
-			return a.withOutbox(cmd.Context(), options, func(d *database, box *outbox.Outbox) error {
+			const ofLog = "name one of its subscriptions with --subscription"
+			return a.withOutbox(cmd.Context(), options, ofLog, func(d *database, box *outbox.Outbox) error {
 				r := &relay{relayOptions: o, app: a, db: d, outbox: box, settled: settled}
 				return r.run(cmd.Context())
 			})

@@ -24,6 +24,7 @@ type sendOptions struct {
 	keyField   string
 	dedupField string
 	perKey     bool
+	log        bool
 	onFailure  keyed.Policy
 	batch      int
 	skipBad    bool
@@ -42,6 +43,7 @@ func newSendCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.dedupField, "dedup-field", "",
 		"take the dedup key from this field; a line whose key the topic already has is not written")
 	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
+	flags.BoolVar(&o.log, "log", false, "write to an outbox that is a log")
 	flags.TextVar(&o.onFailure, "on-failure", keyed.Block,
 		"with --per-key, the `policy` for messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
@@ -75,6 +77,9 @@ func (o sendOptions) validate() error {
 	if o.onFailure != keyed.Block && !o.perKey {
 		return usagef("--on-failure needs --per-key: without it no message is behind another")
 	}
+	if o.onFailure != keyed.Block && o.log {
+		return usagef("--on-failure is not possible with --log: a dead letter blocks its key in each subscription")
+	}
 	if o.batch < 1 || o.batch > workqueue.MaxBatch {
 		return usagef("--batch is %d, it must be between 1 and %d", o.batch, workqueue.MaxBatch)
 	}
@@ -91,7 +96,7 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 		return err
 	}
 	defer input.Close()
-	return a.withOutbox(ctx, o.outbox(), func(d *database, box *outbox.Outbox) error {
+	return a.withOutbox(ctx, o.outbox(), "pass --log", func(d *database, box *outbox.Outbox) error {
 		s := &sender{sendOptions: o, pool: d.Pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
 		err := s.sumUp(ctx, readLines(ctx, input, o.maxPayload))
 		if printErr := a.printSummary(o, s.sum); err == nil {
@@ -103,6 +108,9 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 
 func (o sendOptions) outbox() outbox.Options {
 	options := outbox.Options{MaxPayload: o.maxPayload, OnFailure: o.onFailure}
+	if o.log {
+		options.Storage = outbox.Log
+	}
 	if o.perKey {
 		options.Ordering = outbox.PerKey
 	}

@@ -35,7 +35,7 @@ func newSubscriptionsCommand(a *app) *cobra.Command {
 
 // withLog connects and makes sure that the schema has a log.
 func (a *app) withLog(ctx context.Context, do func(*database, *outbox.Outbox) error) error {
-	return a.withOutbox(ctx, outbox.Options{Storage: outbox.Log}, func(d *database, box *outbox.Outbox) error {
+	return a.withOutbox(ctx, outbox.Options{Storage: outbox.Log}, "", func(d *database, box *outbox.Outbox) error {
 		return hinted(conclude(do(d, box)))
 	})
 }
@@ -255,19 +255,41 @@ func newSubscriptionPauseCommand(a *app, verb, short, done string,
 
 // A movedSubscription is what change, replay and cut print.
 type movedSubscription struct {
-	Subscription string      `json:"subscription"` // its name
-	Lanes        []movedLane `json:"lanes"`        // those that were changed or moved
-	Lost         int64       `json:"lost"`         // messages that they were moved past
-	DryRun       bool        `json:"dry_run"`      // nothing was changed: this would be
+	Subscription string      `json:"subscription"`   // its name
+	Lanes        []movedLane `json:"lanes"`          // those that were changed or moved
+	Lost         int64       `json:"lost"`           // messages that they were moved past
+	Again        int64       `json:"again"`          // messages that it had settled and that a replay delivers again, of the first 100000 of the log
+	AtLeast      bool        `json:"again_at_least"` // there may be more of these
+	DryRun       bool        `json:"dry_run"`        // nothing was changed: this would be
 }
 
 // A movedLane says where a lane goes on.
 type movedLane struct {
-	Lane  int   `json:"lane"`  // number of the lane, from 0
-	Tick  int64 `json:"tick"`  // behind what this tick has seen
-	Done  int64 `json:"done"`  // and behind this number of the batch that follows
-	Taken bool  `json:"taken"` // a consumer had a page in hand, which it has lost
-	Lost  int64 `json:"lost"`  // messages that it was moved past
+	Lane  int   `json:"lane"`           // number of the lane, from 0
+	Tick  int64 `json:"tick"`           // behind what this tick has seen
+	Done  int64 `json:"done"`           // and behind this number of the batch that follows
+	Taken bool  `json:"taken"`          // a consumer had a page in hand, which it has lost
+	Lost  int64 `json:"lost"`           // messages that it was moved past
+	Again int64 `json:"again"`          // messages that it had settled and that a replay delivers again
+	More  bool  `json:"again_at_least"` // there may be more of these
+}
+
+// add says what has become of lanes, in place of what was said before.
+func (m *movedSubscription) add(all []outbox.Moved) {
+	m.Lanes, m.Lost, m.Again, m.AtLeast = []movedLane{}, 0, 0, false
+	for _, l := range all {
+		m.Lanes = append(m.Lanes, movedLane(l))
+		m.Lost, m.Again, m.AtLeast = m.Lost+l.Lost, m.Again+l.Again, m.AtLeast || l.More
+	}
+}
+
+// again says how many messages are delivered again.
+func (m *movedSubscription) again() string {
+	text := plural(int(m.Again), "message") + " again"
+	if m.AtLeast {
+		return "at least " + text
+	}
+	return text
 }
 
 func newSubscriptionsChangeCommand(a *app) *cobra.Command {
@@ -304,15 +326,21 @@ func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 
 func newSubscriptionsCutCommand(a *app) *cobra.Command {
 	var older age
+	var before moment
 	var k asking
-	cmd := newCommand("cut NAME --older-than AGE", "Let a subscription pass over old messages",
+	cmd := newCommand("cut NAME (--older-than AGE | --before TIME)", "Let a subscription pass over old messages",
 		cobra.ExactArgs(1))
 	cmd.Flags().Var(&older, "older-than", "pass over messages that are older than this")
-	cmd.MarkFlagRequired("older-than")
+	cmd.Flags().Var(&before, "before", "pass over messages from before this time, as RFC 3339 has it: 2027-03-01T08:30:00Z")
+	cmd.MarkFlagsOneRequired("older-than", "before")
+	cmd.MarkFlagsMutuallyExclusive("older-than", "before")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.moveSubscription(cmd.Context(), "cut", args[0], "cut", k,
 			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
+				if !older.Given {
+					return box.CutBefore(cmd.Context(), tx, args[0], before.Time)
+				}
 				return box.Cut(cmd.Context(), tx, args[0], older.Duration)
 			})
 	}
@@ -372,16 +400,17 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 	return a.withLog(ctx, func(d *database, box *outbox.Outbox) error {
 		m := movedSubscription{Subscription: name, DryRun: k.dryRun}
 		run := func(tx workqueue.Tx) error {
-			m.Lanes, m.Lost = []movedLane{}, 0
 			all, err := move(box, tx)
-			for _, l := range all {
-				m.Lanes, m.Lost = append(m.Lanes, movedLane(l)), m.Lost+l.Lost
-			}
+			m.add(all)
 			return err
 		}
 		err := d.afterRehearsal(ctx, k, subscriptionAct(verb, name), run, func() string {
-			return fmt.Sprintf("%s %s of subscription %s, which loses %s?", strings.ToUpper(verb[:1])+verb[1:],
+			question := fmt.Sprintf("%s %s of subscription %s, which loses %s", strings.ToUpper(verb[:1])+verb[1:],
 				plural(len(m.Lanes), "lane"), named(name), plural(int(m.Lost), "message"))
+			if verb == "replay" {
+				question += " and gets " + m.again()
+			}
+			return question + "?"
 		})
 		if err != nil {
 			return err
@@ -389,8 +418,12 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 		if k.json {
 			return a.printJSON(m)
 		}
-		_, err = fmt.Fprintf(a.stdout, "subscription %s %s: %s, %s lost\n", named(name), k.done(done),
-			plural(len(m.Lanes), "lane"), plural(int(m.Lost), "message"))
+		text := fmt.Sprintf("subscription %s %s: %s, %s lost", named(name), k.done(done), plural(len(m.Lanes), "lane"),
+			plural(int(m.Lost), "message"))
+		if verb == "replay" {
+			text += ", " + m.again()
+		}
+		_, err = fmt.Fprintln(a.stdout, text)
 		return err
 	})
 }

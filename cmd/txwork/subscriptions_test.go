@@ -54,9 +54,17 @@ func TestSubscriptions(t *testing.T) {
 	c.answer("y\n", "subscriptions", "cut", "search", "--older-than", "0s").ok().
 		prints("search cut: 1 lane, 1 message lost")
 	c.run("subscriptions", "list", "--json").ok().prints(`"lost":1`)
+	c.run("subscriptions", "replay", "search", "--start", "beginning", "--dry-run", "--json").ok().
+		prints(`"again":1,"again_at_least":false`)
+	c.run("subscriptions", "cut", "search", "--before", "2027-03-01", "--yes").exits(exitUsage).says("--before")
+	c.run("subscriptions", "cut", "search", "--before", "2020-03-01T08:30:00Z", "--yes").ok().
+		prints("search cut: 0 lanes, 0 messages lost")
+	c.run("subscriptions", "cut", "search", "--yes").exits(exitUsage).says("older-than", "before")
 
 	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok().
-		prints("moved to beginning: 1 lane, 0 messages lost")
+		prints("moved to beginning: 1 lane, 0 messages lost, 1 message again\n")
+	c.run("subscriptions", "replay", "search", "--start", "beginning").exits(exitUsage).
+		says("Replay 1 lane of subscription search, which loses 0 messages and gets 0 messages again?")
 	c.run("subscriptions", "replay", "search", "--start", "now", "--dry-run").ok().prints("1 message lost")
 	c.run("subscriptions", "replay", "search", "--start", "monday", "--yes").
 		exits(exitUsage).says("want now, beginning, an age")

@@ -43,6 +43,9 @@ func (a *app) withTopics(ctx context.Context, table string, do func(*database, *
 			return usageError{err}
 		}
 		if err := t.CheckVersion(ctx, d.Pool); err != nil {
+			if table == "outbox" {
+				return d.hasLogOnly(ctx, err, d.ofSubscriptions())
+			}
 			return err
 		}
 		return d.looking(ctx, func() error { return conclude(do(d, t)) }, t)

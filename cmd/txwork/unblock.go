@@ -19,7 +19,7 @@ func newUnblockCommand(a *app) *cobra.Command {
 		if *ofLog {
 			options.Storage = outbox.Log
 		}
-		return a.withOutbox(cmd.Context(), options, func(d *database, box *outbox.Outbox) error {
+		return a.withOutbox(cmd.Context(), options, "pass --log", func(d *database, box *outbox.Outbox) error {
 			r := repair{db: d, table: box.Table(), verb: unblocking}
 			return r.report(r.named(cmd.Context(), ids), *asJSON)
 		})

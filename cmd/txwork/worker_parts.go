@@ -40,7 +40,7 @@ func (w *workerRun) options(s workerfile.Serving, handlers workerfile.Handlers) 
 		RunsWithin: cmp.Or(s.RunsWithin, handlers.RunsWithin())}
 }
 
-func (w *workerRun) outbox() ([]service.Part, error) {
+func (w *workerRun) outbox() (parts []service.Part, err error) {
 	f := w.file.Outbox
 	if f == nil {
 		return nil, nil
@@ -50,31 +50,47 @@ func (w *workerRun) outbox() ([]service.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{Subscription: f.Subscription,
-		WorkerOptions: w.relayOptions(f)})
+	consumers := f.Subscriptions
+	if len(consumers) == 0 {
+		consumers = map[string]*workerfile.Consumer{"": &f.Consumer}
+	}
+	for _, subscription := range slices.Sorted(maps.Keys(consumers)) {
+		relay, err := w.relay(box, subscription, consumers[subscription])
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, relay)
+	}
+	return parts, nil
+}
+
+// relay delivers the messages of an outbox of rows, or of a subscription of a log.
+func (w *workerRun) relay(box *outbox.Outbox, subscription string, c *workerfile.Consumer) (*outbox.Relay, error) {
+	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{Subscription: subscription,
+		WorkerOptions: w.relayOptions(subscription, c)})
 	if err != nil {
 		return nil, err
 	}
-	register(f.Topics, relay.Handle, relay.HandleAll, func(h *workerfile.Handler) outbox.Handler {
+	register(c.Topics, relay.Handle, relay.HandleAll, func(h *workerfile.Handler) outbox.Handler {
 		do := w.handler(h)
 		return func(ctx context.Context, m *outbox.Delivery) error {
 			t := messageTask(m)
 			t.also = domainEnv("outbox", m.MaxAttempts)
-			if f.Subscription != "" {
-				t.also = append(t.also, variable("TXWORK_SUBSCRIPTION", f.Subscription))
+			if subscription != "" {
+				t.also = append(t.also, variable("TXWORK_SUBSCRIPTION", subscription))
 			}
 			return do(ctx, t)
 		}
 	})
-	return []service.Part{relay}, nil
+	return relay, nil
 }
 
-// relayOptions are those of the section outbox. The relay of a log takes a handler for hung that takes longer than its
+// relayOptions are those of a relay. The relay of a log takes a handler for hung that takes longer than its
 // timeout, so that is longer than those of commands and requests.
-func (w *workerRun) relayOptions(f *workerfile.Outbox) workqueue.WorkerOptions {
-	o := w.options(f.Serving, f.Topics)
-	if f.Subscription != "" {
-		o.HandlerTimeout = f.Topics.Timeout()
+func (w *workerRun) relayOptions(subscription string, c *workerfile.Consumer) workqueue.WorkerOptions {
+	o := w.options(c.Serving, c.Topics)
+	if subscription != "" {
+		o.HandlerTimeout = c.Topics.Timeout()
 	}
 	return o
 }

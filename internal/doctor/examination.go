@@ -132,18 +132,18 @@ func (x *examination) wait(ctx context.Context) error {
 // seconds converts a number of seconds, as the server returns it.
 func seconds(s float64) time.Duration { return postgres.Seconds(s) }
 
-// rough formats a duration for people.
+// rough formats a duration for people, in whole units that have passed, as those who show evidence do.
 func rough(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 2*time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
+		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0f min", d.Minutes())
+		return fmt.Sprintf("%d min", int(d.Minutes()))
 	case d < 2*day:
-		return fmt.Sprintf("%.0f h", d.Hours())
+		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
-	return fmt.Sprintf("%.0f days", d.Hours()/24)
+	return fmt.Sprintf("%d days", int(d/day))
 }
 
 // counted formats a number with its noun, which is a lower bound if there may be more.

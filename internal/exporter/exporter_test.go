@@ -157,6 +157,8 @@ func TestTheGaugesOfALog(t *testing.T) {
 		"txwork_subscription_unavailable_seconds": {billing: 0, paused: 0},
 		"txwork_log_tick":                         {"outbox_log": 2},
 		"txwork_log_restored":                     {"outbox_log": 0},
+		"txwork_log_scheduled":                    {"outbox_log": 2},
+		"txwork_log_overdue_seconds":              {"outbox_log": 0},
 		"txwork_observation_skipped":              {"": 0},
 	} {
 		if got := w.values(scrape, metric); !maps.Equal(got, want) {
@@ -168,6 +170,10 @@ func TestTheGaugesOfALog(t *testing.T) {
 		if got := w.values(scrape, metric)[labels]; !near(got, 1000) {
 			t.Errorf("%s %s is %v, want 1000", metric, labels, got)
 		}
+	}
+	lanes := w.values(scrape, "txwork_lane_lag") // only of the subscription that has several
+	if first, second := lanes["outbox_log lane=0 subscription=paused"], lanes["outbox_log lane=1 subscription=paused"]; len(lanes) != 2 || first+second != 3 {
+		t.Errorf("the lanes are behind by %v", lanes)
 	}
 	kept := w.values(scrape, "txwork_subscription_retained_bytes")[billing]
 	size := w.values(scrape, "txwork_log_size_bytes")

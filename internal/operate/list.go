@@ -19,6 +19,8 @@ type Page struct {
 	Table string      `json:"table"`          // with its schema
 	Rows  []ListedRow `json:"rows"`           // in the order of claiming, or the newest first if they have ended
 	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
+	// Messages are in place of rows in a list of what is scheduled in a log.
+	Messages []ScheduledMessage `json:"messages,omitempty"`
 	// Searched is how many rows were searched, if the page ended there before it was full: next goes on there.
 	Searched   int        `json:"searched,omitempty"`
 	SearchedTo *time.Time `json:"searched_to,omitempty"` // the time of the last of them, in lists in the order of a time

@@ -14,6 +14,9 @@ type Log struct {
 	Unticked      float64        `json:"unticked_seconds"`   // how long ago the oldest message was written that it has not seen
 	Oldest        float64        `json:"oldest_seconds"`     // how long ago the oldest message was written that is kept
 	Bytes         int64          `json:"bytes"`              // size of the messages and their indexes
+	Scheduled     int64          `json:"scheduled"`          // messages that are not in the log yet: they are due later, or just now
+	AtLeast       bool           `json:"scheduled_at_least"` // there may be more of them
+	Overdue       float64        `json:"overdue_seconds"`    // how long ago the first of them was due; 0: none is due
 	Restored      bool           `json:"restored,omitempty"` // transaction ids began again: it has to be rebased
 	Subscriptions []Subscription `json:"subscriptions"`      // in the order of their names
 	Hidden        bool           `json:"hidden,omitempty"`   // row-level security hides rows from the role: nothing was read
@@ -77,6 +80,8 @@ func ReadLog(ctx context.Context, r survey.Reader, l *survey.Log) (Log, error) {
 	}
 	log.Tick, log.TickAge, log.Unticked = facts.Tick, facts.TickAge, facts.Unticked
 	log.Oldest, log.Bytes = facts.Oldest, facts.Bytes
+	log.Scheduled, log.Overdue = facts.Scheduled, facts.Overdue
+	log.AtLeast = facts.Scheduled >= survey.ScheduledMessages
 	if log.Restored, err = survey.IsRestored(ctx, r, l); err != nil {
 		return log, err
 	}

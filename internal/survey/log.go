@@ -46,11 +46,17 @@ type LogFacts struct {
 	Oldest   float64 // since the oldest message that is kept was written; 0: there is none
 	Passed   bool    // all subscriptions have passed that message
 	Bytes    int64   // of messages and their indexes
+
+	Scheduled int64   // messages that are not in the log yet, up to ScheduledMessages
+	Overdue   float64 // since the first of them was due; 0: none is due
 }
+
+// ScheduledMessages is up to how many messages are counted that are not in a log yet.
+const ScheduledMessages = 10_000
 
 // FactsOfLog reads them.
 func FactsOfLog(ctx context.Context, r Reader, l *Log) (LogFacts, error) {
-	return one[LogFacts](ctx, r, "log_facts", l, l.Table())
+	return one[LogFacts](ctx, r, "log_facts", l, l.Table(), ScheduledMessages)
 }
 
 // IsRestored tells whether transaction ids have begun again since a log was written, as after a restore.

@@ -45,7 +45,7 @@ func (w *Ward) migrate(domains ...migrations.Domain) {
 	w.Must(err)
 }
 
-// MakeLog adds an outbox that is a log, with two subscriptions, billing and a paused one, and messages that are 1000
+// MakeLog adds an outbox that is a log, with two subscriptions, billing and a paused one of two lanes, and messages that are 1000
 // seconds old: two in a page that a consumer of billing has in hand, and one that no tick has seen.
 func (w *Ward) MakeLog() {
 	w.Helper()
@@ -56,12 +56,14 @@ func (w *Ward) MakeLog() {
 			fmt.Sprintf("FROM generate_series(1, %d)", n))
 	}
 	w.Exec("CALL " + log + "_tick()")
-	w.Exec("SELECT " + log + "_subscribe('billing'), " + log + "_subscribe('paused')")
+	w.Exec("SELECT " + log + "_subscribe('billing'), " + log + "_subscribe('paused', lanes => 2)")
 	w.Exec("SELECT " + log + "_pause('paused')")
 	write(2)
 	w.Exec("CALL " + log + "_tick()")
 	w.Exec("SELECT " + log + "_fetch('billing', gen_random_uuid(), '1 hour', 10)")
 	write(1)
+	w.Exec("SELECT " + log + "_append('t', '', scheduled_at => now() + interval '1 hour'), " + log +
+		"_append('t', '', scheduled_at => now() + interval '1 hour')")
 }
 
 // Must fails the test if there is an error.

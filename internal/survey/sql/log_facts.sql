@@ -1,6 +1,7 @@
 -- What is known of a log as a whole: its newest tick, since when the oldest message waits that this has not seen, or
 -- that is due and not in the log, the
--- oldest message that is kept, whether all positions have passed it, and bytes. Each is a look at an index.
+-- oldest message that is kept, whether all positions have passed it, bytes, and what is scheduled: so many messages, among
+-- those that the second parameter bounds, and since when the first has been due. Each is a look at an index.
 SELECT coalesce(t.n, 0) AS tick,
        coalesce(extract(epoch FROM clock_timestamp() - t.at), 0)::float8 AS tick_seconds,
        coalesce(extract(epoch FROM clock_timestamp() - least(later.at, late.at, due.at)), 0)::float8 AS unticked,
@@ -9,7 +10,9 @@ SELECT coalesce(t.n, 0) AS tick,
            SELECT FROM {{.Q "_position"}} AS p
            WHERE o.xid >= (p.seen).high OR o.xid = ANY ((p.seen).open)) AS passed,
        (SELECT coalesce(sum(pg_total_relation_size(i.inhrelid)), 0)::bigint FROM pg_inherits AS i
-        WHERE i.inhparent = $1::regclass) AS bytes
+        WHERE i.inhparent = $1::regclass) AS bytes,
+       (SELECT count(*) FROM (SELECT FROM {{.Q "_later"}} AS l LIMIT $2::bigint) AS l) AS scheduled,
+       coalesce(extract(epoch FROM clock_timestamp() - due.at), 0)::float8 AS overdue
 FROM (SELECT) AS one
 LEFT JOIN LATERAL (SELECT t.n, t.at, t.seen FROM {{.Q "_tick"}} AS t ORDER BY t.n DESC LIMIT 1) AS t ON true
 LEFT JOIN LATERAL (

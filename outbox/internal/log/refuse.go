@@ -148,10 +148,12 @@ func (view) RefusesStrangers(isKnown string) string {
 // maxDelayDigits are those of the whole seconds of a delay: three years.
 const maxDelayDigits = 8
 
-// RefusesOlderThan refuses an age.
-func (view) RefusesOlderThan(param string) string {
-	return sqltext.RefuseUnless(param+" >= interval '0'", "older_than", "must not be NULL or negative",
-		"Give the age beyond which messages may be lost.")
+// RefusesOlderThan refuses an age, unless there is a time in its place.
+func (view) RefusesOlderThan(age, before string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%s >= interval '0' OR %s IS NOT NULL", age, before), "older_than",
+		"must not be NULL or negative", "Give the age beyond which messages may be lost, or before, a time.") + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf("%s IS NULL OR %s IS NULL", age, before), "before",
+			"is given beside older_than", "Give one of them.")
 }
 
 // RefusesAge refuses a retention.

@@ -310,6 +310,55 @@ func TestReplay(t *testing.T) {
 	f.refusedOf("an unknown subscription", err, "22023", "name", "Subscribe")
 }
 
+// A replay counts what was settled and is delivered again, of the lane's messages and not of others, to the message
+// unless there are many.
+func TestReplayCountsWhatComesAgain(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.tick()
+	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('s', '{topic}')")
+	again := func(q querier, start string) (n int, more bool) {
+		t.Helper()
+		f.ok(q.QueryRow(f.Context(), "SELECT sum(again), bool_or(more) FROM "+f.name+"_replay('s', $1::text::timestamptz)",
+			start).Scan(&n, &more))
+		return n, more
+	}
+	open := f.begin()
+	f.append(open, "late")
+	f.append(f.Pool, numbered("m", 1, 5)...)
+	f.exec(f.Pool, "SELECT "+f.name+"_append('another', '')")
+	f.tick()
+	p := f.fetch("s", 10)
+	f.settle("s", p.token, p.messages[1].Seq)
+	f.ok(open.Commit(f.Context()))
+	tx := f.begin()
+	if n, more := again(tx, "infinity"); n != 0 || more {
+		t.Errorf("to go forward repeats %d messages, more %t", n, more)
+	}
+	f.ok(tx.Rollback(f.Context()))
+	tx = f.begin()
+	if n, more := again(tx, "-infinity"); n != 2 || more { // of the batch in hand, two are settled
+		t.Errorf("%d messages are repeated, more %t, want 2", n, more)
+	}
+	f.ok(tx.Rollback(f.Context()))
+	f.lapse("s")
+	f.drain("s", 10)
+	tx = f.begin()
+	if n, more := again(tx, "-infinity"); n != 6 || more {
+		t.Errorf("%d messages are repeated, more %t, want 6", n, more)
+	}
+	if n, more := again(tx, "-infinity"); n != 0 || more {
+		t.Errorf("once more, %d messages are repeated, more %t, want none", n, more)
+	}
+	f.ok(tx.Rollback(f.Context()))
+	f.exec(f.Pool, "INSERT INTO "+f.name+" (topic, payload) SELECT 'topic', '' FROM generate_series(1, 100010)")
+	f.tick()
+	f.exec(f.Pool, "SELECT "+f.name+"_replay('s', 'infinity')")
+	if n, more := again(f.Pool, "-infinity"); n < 100_000 || n > 100_001 || !more {
+		t.Errorf("%d messages are repeated, more %t, want that there are at least 100000", n, more)
+	}
+}
+
 // Going forward passes over messages. How many, is recorded.
 func TestReplayForward(t *testing.T) {
 	t.Parallel()
@@ -422,6 +471,12 @@ func TestCut(t *testing.T) {
 	if got := f.verb(f.Pool, "cut('s', '2 hours')"); len(got) != 0 {
 		t.Errorf("a cut behind all says %+v", got)
 	}
+	hourAgo := value[time.Time](f, f.Pool, "SELECT clock_timestamp() - interval '1 hour'")
+	tx := f.begin()
+	if got := f.verb(tx, "cut('s', before => $1)", hourAgo); len(got) != 1 || got[0].Lost != 7 {
+		t.Errorf("a cut by a time says %+v, want that 7 messages are lost", got)
+	}
+	f.ok(tx.Rollback(f.Context()))
 	got := f.verb(f.Pool, "cut('s', '1 hour')")
 	if len(got) != 1 || got[0].Lost != 7 || !got[0].Taken || got[0].Done != 0 { // m3 to m6, n1, n2, late
 		t.Errorf("cut says %+v, want that 7 messages are lost", got)
@@ -502,6 +557,7 @@ func TestWhatVerbsRefuse(t *testing.T) {
 		"change('s', NULL, '[]')":    "headers",
 		"change('s', NULL, NULL, 0)": "lanes", "change('s', NULL, NULL, 65)": "lanes",
 		"cut('unknown', '1 hour')": "name", "cut('s', NULL)": "older_than", "cut('s', '-1 hour')": "older_than",
+		"cut('s')": "older_than", "cut('s', '1 hour', now())": "before",
 		"lag(0)": "most",
 	} {
 		_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_"+call)

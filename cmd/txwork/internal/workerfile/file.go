@@ -53,10 +53,9 @@ type Serving struct {
 
 // An Outbox is the section outbox.
 type Outbox struct {
-	Serving
-	Subscription string // of an outbox that is a log; empty: messages are rows
-	Options      outbox.Options
-	Topics       Handlers
+	Consumer
+	Subscriptions map[string]*Consumer // of an outbox that is a log, in place of the one consumer of rows
+	Options       outbox.Options
 }
 
 // An Inbox is the section inbox.
@@ -65,7 +64,7 @@ type Inbox struct {
 	Consumers map[string]*Consumer
 }
 
-// A Consumer is a consumer of the inbox.
+// A Consumer is a consumer of the inbox, or delivers the messages of an outbox or of one subscription of a log.
 type Consumer struct {
 	Serving
 	Topics Handlers
@@ -209,27 +208,42 @@ func (s *sections) need(v value, there bool, field, why string) {
 }
 
 func (s *sections) outbox(v value) *Outbox {
-	b := new(Outbox)
+	b := &Outbox{Subscriptions: map[string]*Consumer{}}
 	o := &b.Options
 	s.mapping(v, s.kept(s.with(fields{
-		"subscription": s.subscription(b),
-		"topics":       s.handlers(&b.Topics, "topic", outbox.MaxTopic, DefaultTimeout),
+		"subscriptions": func(v value) {
+			s.each(v, func(name string, v value) { b.Subscriptions[name] = s.subscription(name, v, o) })
+		},
+		"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic, DefaultTimeout),
 	}, &b.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
-	s.need(v, b.Topics != nil, "topics", "say which messages are delivered")
-	if b.Subscription != "" && (o.Retry != workqueue.Retry{} || o.Retention != 0 || o.FailedRetention != 0) {
-		s.report(v, "has a subscription, so it cannot have retry, retention or failed_retention: those of a log are fixed")
-		o.Retry, o.Retention, o.FailedRetention = workqueue.Retry{}, 0, 0
+	s.need(v, b.Topics != nil || len(b.Subscriptions) > 0, "topics", "say which messages are delivered")
+	if len(b.Subscriptions) > 0 {
+		s.logOnly(v, b)
 	}
 	_, err := outbox.Open(b.Options)
 	s.refuse(v, err)
 	return b
 }
 
-// subscription reads the name of a subscription. An outbox that has one is a log.
-func (s *sections) subscription(b *Outbox) func(value) {
-	return func(v value) {
-		s.text(&b.Subscription)(v)
-		b.Options.Storage = outbox.Log
+// maxSubscription is how long the name of a subscription may be.
+const maxSubscription = 48
+
+// subscription reads who delivers a subscription. An outbox that has one is a log.
+func (s *sections) subscription(name string, v value, o *outbox.Options) *Consumer {
+	o.Storage = outbox.Log
+	s.name(v, "subscription", name, maxSubscription)
+	return s.consumer(v, "say which messages are delivered")
+}
+
+// logOnly refuses what a log has fixed, or in each of its subscriptions.
+func (s *sections) logOnly(v value, b *Outbox) {
+	o := &b.Options
+	if b.Topics != nil || b.Serving != (Serving{}) {
+		s.report(v, "has subscriptions, so topics, concurrency, lease and runs_within are those of each of them")
+	}
+	if (o.Retry != workqueue.Retry{} || o.Retention != 0 || o.FailedRetention != 0) {
+		s.report(v, "has subscriptions, so it cannot have retry, retention or failed_retention: those of a log are fixed")
+		o.Retry, o.Retention, o.FailedRetention = workqueue.Retry{}, 0, 0
 	}
 }
 
@@ -239,7 +253,10 @@ func (s *sections) inbox(v value) *Inbox {
 	s.mapping(v, s.kept(fields{
 		"dedup_window": s.duration(&o.DedupWindow, time.Second, input.MaxDuration),
 		"consumers": func(v value) {
-			s.each(v, func(name string, v value) { b.Consumers[name] = s.consumer(name, v) })
+			s.each(v, func(name string, v value) {
+				s.name(v, "consumer", name, inbox.MaxKeyPart)
+				b.Consumers[name] = s.consumer(v, "say which messages are processed")
+			})
 		},
 	}, &o.Retry, &o.Retention, &o.FailedRetention))
 	s.need(v, len(b.Consumers) > 0, "consumers", "say whose messages are processed")
@@ -248,11 +265,10 @@ func (s *sections) inbox(v value) *Inbox {
 	return b
 }
 
-func (s *sections) consumer(name string, v value) *Consumer {
+func (s *sections) consumer(v value, why string) *Consumer {
 	c := new(Consumer)
-	s.name(v, "consumer", name, inbox.MaxKeyPart)
 	s.mapping(v, s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic, DefaultTimeout)}, &c.Serving))
-	s.need(v, c.Topics != nil, "topics", "say which messages are processed")
+	s.need(v, c.Topics != nil, "topics", why)
 	return c
 }
 
@@ -311,11 +327,12 @@ func (s *sections) queue(name string, v value) jobs.QueueOptions {
 // Serves describes what the file serves, for people.
 func (f *File) Serves() (all []string) {
 	if f.Outbox != nil {
-		section := "outbox"
-		if f.Outbox.Subscription != "" {
-			section += ", subscription " + f.Outbox.Subscription
+		for _, name := range slices.Sorted(maps.Keys(f.Outbox.Subscriptions)) {
+			all = append(all, count("outbox, subscription "+name, len(f.Outbox.Subscriptions[name].Topics), "topic"))
 		}
-		all = append(all, count(section, len(f.Outbox.Topics), "topic"))
+		if len(all) == 0 {
+			all = append(all, count("outbox", len(f.Outbox.Topics), "topic"))
+		}
 	}
 	if f.Inbox != nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Inbox.Consumers)) {

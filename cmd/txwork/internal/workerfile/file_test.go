@@ -196,7 +196,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		    b: {http: {url: "ftp://x"}, exec: cat}
 		    c: {}
 		`, `
-		worker.yaml:3:3: outbox.concurency: is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, subscription, topics
+		worker.yaml:3:3: outbox.concurency: is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, subscriptions, topics
 		worker.yaml:4:3: outbox.lease: is 10ms, it must be between 1s and 24h0m0s
 		worker.yaml:6:16: outbox.topics.a.exec.command: exec: "no-such-program": executable file not found in $PATH
 		worker.yaml:7:5: outbox.topics.b: has to have either exec or http

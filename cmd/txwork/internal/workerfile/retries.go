@@ -30,7 +30,11 @@ func (f *File) Retries() (all []Retrying, err error) {
 	if f.Outbox != nil {
 		box, openErr := outbox.Open(f.Outbox.Options)
 		if err = cmp.Or(err, openErr); openErr == nil {
-			section("outbox", box.Table().Spec(), f.Outbox.Topics)
+			spec := box.Table().Spec()
+			section("outbox", spec, f.Outbox.Topics)
+			for _, name := range slices.Sorted(maps.Keys(f.Outbox.Subscriptions)) {
+				all = append(all, f.Outbox.Subscriptions[name].Topics.retries("outbox, subscription "+name, spec)...)
+			}
 		}
 	}
 	if f.Inbox != nil {

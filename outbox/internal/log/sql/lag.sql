@@ -71,7 +71,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "lag"}}(integer) FROM PUBLIC;
 {{- define "unsettled"}}NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
                 AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
-              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND {{template "selected" .}}
+{{- end}}
+{{- define "selected"}}(s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)
 {{- end}}

@@ -1,10 +1,11 @@
 -- Moves all lanes of a subscription to a start, as {{.Name}}_subscribe takes it: back, so that all since is delivered
 -- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
--- goes on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
+-- goes on, whether a page was taken from its consumer, and how many messages are lost,
+-- and how many that were settled are delivered again, see {{.Name}}_move. Parked messages stay, and run.
 --
 -- The row of the state is locked against the removal of what is to be read again, before it is asked what is kept.
 CREATE FUNCTION {{.Named "replay"}}(name text, start timestamptz)
-RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint, again bigint, more boolean)
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
