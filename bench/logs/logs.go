@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,11 +36,19 @@ func parse(args []string) (o options, err error) {
 	set.StringVar(&o.binaries, "postgres", "", "`directory` of PostgreSQL's binaries")
 	set.StringVar(&o.json, "json", "", "`file` of all results")
 	names := set.String("stores", "rows,log,pgq,pgmq", "`names` of what is measured, separated by commas")
+	numbers := set.String("consumers", "1,2,5", "`numbers` of consumers, separated by commas")
 	set.BoolVar(&o.hundred, "hundred", true, "measure 100 subscriptions of which 97 are idle, too")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	o.stores, o.consumers = strings.Split(*names, ","), []int{1, 2, 5}
+	for _, text := range strings.Split(*numbers, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 20 {
+			return o, fmt.Errorf("--consumers has %q, want numbers from 1 to 20", text)
+		}
+		o.consumers = append(o.consumers, n)
+	}
+	o.stores = strings.Split(*names, ",")
 	for _, name := range o.stores {
 		if stores[name] == nil {
 			return o, fmt.Errorf("there is no store %q", name)

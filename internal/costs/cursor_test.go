@@ -50,13 +50,13 @@ func median(claims []executed) int {
 }
 
 // holdSnapshot opens a transaction like that of a long report, or one that was forgotten.
-func (q *rowTable) holdSnapshot() (release func()) {
-	q.Helper()
-	tx, err := q.db.BeginTx(q.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	q.ok(err)
-	_, err = tx.Exec(q.Context(), "SELECT FROM "+q.table.Name()+" LIMIT 1")
-	q.ok(err)
-	return func() { q.ok(tx.Rollback(context.Background())) }
+func (l *lab) holdSnapshot() (release func()) {
+	l.Helper()
+	tx, err := l.db.BeginTx(l.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	l.ok(err)
+	_, err = tx.Exec(l.Context(), "SELECT FROM pg_class LIMIT 1")
+	l.ok(err)
+	return func() { l.ok(tx.Rollback(context.Background())) }
 }
 
 // fullClaims lets a worker claim a hundred rows at a time, and returns its claims of a hundred rows.
