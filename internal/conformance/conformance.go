@@ -219,6 +219,8 @@ var everyWay = []test{
 // keys are the tests of tables with keyed rows.
 var keys = []test{
 	{"drain/a key in its order", drainsAKey},
+	{"batch/runs of a key", handsOverRuns},
+	{"batch/a run that is lost", chargesTheHeadOfALostRun},
 	{"insert/behind its key", insertsBehindItsKey},
 }
 
