@@ -112,7 +112,8 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 				moved, err = f.box.Replay(ctx, tx, "audit", outbox.At(time.Now().Add(-time.Hour)))
 				return err
 			})
-			if len(moved) != 1 || moved[0].Lost != 0 || moved[0].Again != 1 || moved[0].More || f.list(w)[0].Lanes[0].Messages != 1 {
+			if len(moved) != 1 || moved[0].Lost != 0 || moved[0].Again != 1 || moved[0].More ||
+				f.list(w)[0].Lanes[0].Messages != 1 {
 				t.Errorf("replayed: %+v", moved)
 			}
 			var removed outbox.Unsubscribed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -372,7 +373,7 @@ func (l *look) addLanes(s *survey.Subscription, of []attribute.KeyValue) {
 		return
 	}
 	for _, lane := range s.Lanes {
-		of := append(slices.Clone(of), laneKey.Int(int(lane.Lane)))
+		of := append(slices.Clone(of), laneKey.String(strconv.Itoa(int(lane.Lane))))
 		l.add(laneLagGauge, float64(lane.Messages), of...)
 		l.add(laneAgeGauge, max(lane.Oldest, lane.Behind), of...)
 		l.add(laneKeptGauge, float64(lane.Retained), of...)

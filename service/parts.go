@@ -33,8 +33,8 @@ var errStopping = errors.New("txwork: the service stops or has stopped")
 // claimed. The service goes on then. While the database is unavailable, Add waits for it until ctx ends, and then
 // returns the context's error. Once Add has returned, ctx no longer affects the part.
 //
-// A part that works, but waits for what somebody has to make, as the relay of a subscription that does not exist does, is
-// added, too: the service's log says for what, and Ready does until it is there.
+// A part that works, but waits for what somebody has to make, as the relay of a subscription that does not exist
+// does, is added, too: its log says for what, and Ready does until it is there.
 //
 // If the part has a table that is new to the service, the reaper is restarted to maintain that table, too. It goes on
 // maintaining it after the part has been removed.
@@ -49,7 +49,7 @@ func (s *Service) Add(ctx context.Context, p Part) error {
 	if err := s.awaitReady(ctx, m); err != nil {
 		return err
 	}
-	s.tell(ctx, "part added", p, waits(p)...)
+	s.tell(ctx, "part added", p)
 	return nil
 }
 
@@ -207,14 +207,6 @@ func claims(w *workqueue.Worker) error {
 		return nil
 	}
 	return err
-}
-
-// waits says what a part waits for.
-func waits(p Part) []slog.Attr {
-	if why := each(p.Workers(), (*workqueue.Worker).Waits); why != nil {
-		return []slog.Attr{slog.Any("waits_for", why)}
-	}
-	return nil
 }
 
 // settleIn marks a member as working once it claims: from then on the service stops if the member ends by itself.

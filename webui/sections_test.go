@@ -102,6 +102,7 @@ func TestALogAndItsMessages(t *testing.T) {
 	later := s.id(`SELECT gen_random_uuid()::text`)
 	s.exec("SELECT {schema}.outbox_log_append('t', '', id => $1, scheduled_at => now() + interval '1 hour')", later)
 	s.shows("/logs/"+later, http.StatusConflict, "is scheduled for")
+	s.shows("/logs", http.StatusOK, "<dt>scheduled</dt><dd>1 message</dd>")
 	s.exec(`INSERT INTO {schema}.outbox_log (xid, topic, payload)
 		SELECT (pg_current_xact_id()::text)::bigint, 'noise', '' FROM generate_series(1, 20000)`)
 	s.shows("/logs/"+id, http.StatusOK, "Go on searching", "20,000 messages were searched")

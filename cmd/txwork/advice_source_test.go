@@ -201,7 +201,7 @@ var notFollowed = map[string][]string{
 		"pass --log", "name one of its subscriptions with --subscription",
 	},
 	"TestSubscriptions and the tests of outbox/internal/log do what it says": {
-		"Subscribe first, or correct the name", "pass parked => true", "pass over messages that are older than this",
+		"Subscribe first, or correct the name", "pass parked => true",
 		"Change it, or choose another name",
 	},
 	"it tells the program's author what to write": {

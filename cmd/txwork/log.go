@@ -21,8 +21,8 @@ func isLog(schema, name string) bool {
 	return strings.TrimPrefix(name, schema+".") == postgres.LogTable
 }
 
-// hasLogOnly says so if the schema has no table of an outbox, which an error tells, but a log, and which flag or command
-// is about that.
+// hasLogOnly says so if the schema has no table of an outbox, which an error tells, but a log, and which flag or
+// command is about that.
 func (d *database) hasLogOnly(ctx context.Context, err error, ofLog string) error {
 	if !errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err

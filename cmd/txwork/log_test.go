@@ -170,8 +170,9 @@ func TestSendToALog(t *testing.T) {
 func TestTheDoctorRoundsOneWay(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.makeLog()
-	c.log("UPDATE outbox_log SET created_at = now() - interval '7 days 20 hours'")
-	c.run("doctor").prints("no consumer reads subscription audit: 1 message, for 7 days", "oldest_seconds=7d")
+	c.log(`INSERT INTO outbox_log (topic, payload, headers, created_at)
+		VALUES ('t', '', '{"region": "eu"}', now() - interval '7 days 20 hours')`)
+	c.run("doctor").prints("no consumer reads subscription audit: 2 messages, for 7 days", "oldest_seconds=7d")
 }
 
 // Messages that are not in a log yet are listed in the order in which they are due, and counted.

@@ -330,8 +330,9 @@ func newSubscriptionsCutCommand(a *app) *cobra.Command {
 	var k asking
 	cmd := newCommand("cut NAME (--older-than AGE | --before TIME)", "Let a subscription pass over old messages",
 		cobra.ExactArgs(1))
-	cmd.Flags().Var(&older, "older-than", "pass over messages that are older than this")
-	cmd.Flags().Var(&before, "before", "pass over messages from before this time, as RFC 3339 has it: 2027-03-01T08:30:00Z")
+	flags := cmd.Flags()
+	flags.Var(&older, "older-than", "pass over messages that are older than this")
+	flags.Var(&before, "before", "pass over messages from before this time, as RFC 3339 has it: 2027-03-01T08:30:00Z")
 	cmd.MarkFlagsOneRequired("older-than", "before")
 	cmd.MarkFlagsMutuallyExclusive("older-than", "before")
 	k.addFlags(cmd.Flags(), movedSubscription{})

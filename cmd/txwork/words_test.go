@@ -257,6 +257,7 @@ var meanings = map[string]string{
 	"json":              "JSON",
 	"lease":             "^lease of an? .*; after a crash, its .* are redelivered when it has expired$",
 	"limit":             " of a page|at most ",
+	"log":               "an outbox that is a log$",
 	"listen":            "address`? to serve ",
 	"max-attempts":      "tried|attempts of ",
 	"of":                "^schedules of timers or of jobs ",

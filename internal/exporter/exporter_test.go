@@ -172,7 +172,8 @@ func TestTheGaugesOfALog(t *testing.T) {
 		}
 	}
 	lanes := w.values(scrape, "txwork_lane_lag") // only of the subscription that has several
-	if first, second := lanes["outbox_log lane=0 subscription=paused"], lanes["outbox_log lane=1 subscription=paused"]; len(lanes) != 2 || first+second != 3 {
+	first, second := lanes["outbox_log lane=0 subscription=paused"], lanes["outbox_log lane=1 subscription=paused"]
+	if len(lanes) != 2 || first+second != 3 {
 		t.Errorf("the lanes are behind by %v", lanes)
 	}
 	kept := w.values(scrape, "txwork_subscription_retained_bytes")[billing]

@@ -5284,8 +5284,11 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 -- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
 -- was settled. It reads at most so many messages of each lane; NULL: all.
+--
+-- A replay says how many messages were settled that will be delivered again, among 100000 of all lanes, and with
+-- more that there may be others.
 CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text, most bigint DEFAULT NULL)
-RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint, again bigint, more boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -5301,9 +5304,11 @@ DECLARE
     late bigint[];
     oldest timestamptz;
     newest timestamptz;
+    most bigint; -- messages among which those are counted that are delivered again
     stays boolean; -- the batch in hand ends behind the tick, and is not begun anew
 BEGIN
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
+    most := 100000 / own.s.lanes + 1;
     FOR own.p IN
         SELECT p.* FROM "{{schema}}"."outbox_log_position" AS p
         WHERE p.subscription = $1
@@ -5333,6 +5338,24 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_log_loss" (subscription, lane, began, ended, messages, oldest, newest, why)
         SELECT $1, own.p.lane, (own.p.seen).n, own.b.n, lost, own.oldest, own.newest, $3 WHERE lost > 0;
 
+        again := 0;
+        more := false;
+        IF $3 = 'replay' THEN
+            SELECT least(count(*) FILTER (WHERE (m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
+                OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)), own.most), count(*) > own.most
+            INTO again, more
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = ANY (own.b.open)
+                UNION ALL
+                (SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= own.b.high AND m.xid < greatest((own.p.seen).high, (own.p.upto).high)
+                ORDER BY m.xid, m.seq LIMIT own.most + 1)
+                LIMIT own.most + 1) AS m;
+        END IF;
+
         stays := $3 = 'cut' AND (own.p.upto).n > own.b.n IS TRUE;
         lane := own.p.lane;
         tick := own.b.n;
@@ -5360,11 +5383,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox
 
 -- Moves all lanes of a subscription to a start, as {{schema}}.outbox_log_subscribe takes it: back, so that all since is delivered
 -- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
--- goes on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
+-- goes on, whether a page was taken from its consumer, and how many messages are lost,
+-- and how many that were settled are delivered again, see {{schema}}.outbox_log_move. Parked messages stay, and run.
 --
 -- The row of the state is locked against the removal of what is to be read again, before it is asked what is kept.
 CREATE FUNCTION "{{schema}}"."outbox_log_replay"(name text, start timestamptz)
-RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint, again bigint, more boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -5425,10 +5449,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz) FROM PUBLIC;
 
--- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age
--- go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
+-- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age, or
+-- until that time, go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
 -- moved. Parked messages stay, and run.
-CREATE FUNCTION "{{schema}}"."outbox_log_cut"(name text, older_than interval)
+CREATE FUNCTION "{{schema}}"."outbox_log_cut"(name text, older_than interval DEFAULT NULL, before timestamptz DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5452,10 +5476,15 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF ($2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 >= interval '0' OR $3 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'older_than',
             MESSAGE = 'older_than must not be NULL or negative',
-            HINT = 'Give the age beyond which messages may be lost.';
+            HINT = 'Give the age beyond which messages may be lost, or before, a time.';
+    END IF;
+    IF ($2 IS NULL OR $3 IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'before',
+            MESSAGE = 'before is given beside older_than',
+            HINT = 'Give one of them.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
@@ -5473,13 +5502,14 @@ BEGIN
             HINT = 'Subscribe first, or correct the name.';
     END IF;
     SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t
-    WHERE t.at <= clock_timestamp() - $2
+    WHERE t.at <= coalesce($3, clock_timestamp() - $2)
     ORDER BY t.n DESC LIMIT 1;
-    RETURN QUERY SELECT m.* FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'cut') AS m WHERE own.seen.n IS NOT NULL;
+    RETURN QUERY SELECT m.lane, m.tick, m.done, m.taken, m.lost FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'cut') AS m
+    WHERE own.seen.n IS NOT NULL;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cut"(text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cut"(text, interval, timestamptz) FROM PUBLIC;
 
 -- Sets which messages a subscription has: NULL is all topics, or any headers. It holds from what each lane has settled,
 -- which is said of each: messages up to the number done, of the batch behind the tick, were delivered as it was before.

@@ -45,8 +45,9 @@ func (w *Ward) migrate(domains ...migrations.Domain) {
 	w.Must(err)
 }
 
-// MakeLog adds an outbox that is a log, with two subscriptions, billing and a paused one of two lanes, and messages that are 1000
-// seconds old: two in a page that a consumer of billing has in hand, and one that no tick has seen.
+// MakeLog adds an outbox that is a log, with two subscriptions, billing and a paused one of two lanes, and
+// messages that are 1000 seconds old: two in a page that a consumer of billing has in hand, and one that no tick has
+// seen. Two are scheduled.
 func (w *Ward) MakeLog() {
 	w.Helper()
 	w.migrate(migrations.Log)

@@ -1,7 +1,7 @@
 -- What is known of a log as a whole: its newest tick, since when the oldest message waits that this has not seen, or
--- that is due and not in the log, the
--- oldest message that is kept, whether all positions have passed it, bytes, and what is scheduled: so many messages, among
--- those that the second parameter bounds, and since when the first has been due. Each is a look at an index.
+-- that is due and not in the log, the oldest message that is kept, whether all positions have passed it, bytes, and
+-- what is scheduled: so many messages, up to the second parameter, and since when the first has been due. Each is a
+-- look at an index.
 SELECT coalesce(t.n, 0) AS tick,
        coalesce(extract(epoch FROM clock_timestamp() - t.at), 0)::float8 AS tick_seconds,
        coalesce(extract(epoch FROM clock_timestamp() - least(later.at, late.at, due.at)), 0)::float8 AS unticked,

@@ -319,8 +319,8 @@ func TestReplayCountsWhatComesAgain(t *testing.T) {
 	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('s', '{topic}')")
 	again := func(q querier, start string) (n int, more bool) {
 		t.Helper()
-		f.ok(q.QueryRow(f.Context(), "SELECT sum(again), bool_or(more) FROM "+f.name+"_replay('s', $1::text::timestamptz)",
-			start).Scan(&n, &more))
+		f.ok(q.QueryRow(f.Context(), "SELECT sum(again), bool_or(more) FROM "+f.name+
+			"_replay('s', $1::text::timestamptz)", start).Scan(&n, &more))
 		return n, more
 	}
 	open := f.begin()

@@ -1,6 +1,6 @@
--- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age, or
--- until that time, go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
--- moved. Parked messages stay, and run.
+-- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age,
+-- or until that time, go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of
+-- each lane that it moved. Parked messages stay, and run.
 CREATE FUNCTION {{.Named "cut"}}(name text, older_than interval DEFAULT NULL, before timestamptz DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql

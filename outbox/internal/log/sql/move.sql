@@ -3,8 +3,8 @@
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
 -- was settled. It reads at most so many messages of each lane; NULL: all.
 --
--- A replay says how many messages were settled that will be delivered again, among {{.MaxCounted}} of all lanes, and with
--- more that there may be others.
+-- A replay says how many messages were settled and are delivered again, among {{.MaxCounted}} of all lanes, and
+-- with more that there may be others.
 CREATE FUNCTION {{.Named "move"}}(subscription text, target {{.Named "seen"}}, why text, most bigint DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint, again bigint, more boolean)
 LANGUAGE plpgsql
