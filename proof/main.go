@@ -6,6 +6,7 @@
 //	go run ./proof series     # the same at full size, for hours
 //	go run ./proof mutants    # guards taken out one at a time: every one has to be noticed
 //	go run ./proof pictures   # the pictures of the dashboard in docs/pictures
+//	go run ./proof pages      # how long pages of the dashboard and reading commands take on many rows
 //
 // Each of them has --help. They run at the root of the repository.
 package main
@@ -13,6 +14,7 @@ package main
 import (
 	"github.com/txwork/txwork/proof/browser"
 	"github.com/txwork/txwork/proof/mutation"
+	"github.com/txwork/txwork/proof/pages"
 	"github.com/txwork/txwork/proof/program"
 	"github.com/txwork/txwork/proof/series"
 	"github.com/txwork/txwork/proof/torture"
@@ -27,5 +29,7 @@ func main() {
 		program.Chore{Name: "mutants", Short: "guards taken out one at a time, each of which has to be noticed",
 			Run: mutation.Run},
 		program.Chore{Name: "pictures", Short: "the pictures of the dashboard in docs/pictures", Run: browser.Pictures},
+		program.Chore{Name: "pages", Short: "how long pages of the dashboard and reading commands take on many rows",
+			Run: pages.Run},
 	)
 }
