@@ -45,6 +45,9 @@ type reading struct {
 	Tables []tableFigures
 	Err    error // why nothing could be read
 
+	Hour   []historyLine // the last hour of each table
+	NoHour string        // why it could not be read
+
 	Processes   []operate.Process
 	NoProcesses string // why they could not be read
 
@@ -166,14 +169,14 @@ func (h *handler) reader() survey.Reader {
 	return survey.Reader{From: h.Pool, Limit: h.StatementTimeout}
 }
 
-// facts returns the tables of the schema, as the catalog has them.
-func (h *handler) facts(ctx context.Context) ([]survey.Facts, error) {
-	return h.factsBy(ctx, h.reader())
+// facts returns the tables of the schema, or those with the given names, as the catalog has them.
+func (h *handler) facts(ctx context.Context, names ...string) ([]survey.Facts, error) {
+	return h.factsBy(ctx, h.reader(), names...)
 }
 
-func (h *handler) factsBy(ctx context.Context, r survey.Reader) (all []survey.Facts, err error) {
+func (h *handler) factsBy(ctx context.Context, r survey.Reader, names ...string) (all []survey.Facts, err error) {
 	err = r.Read(ctx, func(tx pgx.Tx) error {
-		all, err = survey.Tables(ctx, tx, h.Schema, depthRows)
+		all, err = survey.Tables(ctx, tx, h.Schema, depthRows, names...)
 		return err
 	})
 	return all, err
@@ -210,8 +213,13 @@ func (h *handler) readTables(ctx context.Context, r survey.Reader, next *reading
 	if err != nil {
 		return err
 	}
+	names := make([]string, len(all))
 	for i := range all {
+		names[i] = all[i].Name
 		next.Tables = append(next.Tables, h.tableFigures(ctx, r, &all[i]))
+	}
+	if next.Hour, _, err = h.linesBy(ctx, r, names, "", spans[0]); err != nil {
+		next.NoHour = h.explain(ctx, "history", err).Error()
 	}
 	if next.Processes, err = operate.ReadProcesses(ctx, r, h.Schema, maxProcesses); err != nil {
 		next.NoProcesses = h.explain(ctx, "processes", err).Error()

@@ -74,9 +74,13 @@ func history(ctx context.Context, r *request) (view, error) {
 }
 
 // lines reads the history of a lane, or of whole tables.
-func (h *handler) lines(ctx context.Context, tables []string, lane string, s span) (lines []historyLine, cut bool,
-	err error) {
-	all, cut, err := survey.History(ctx, h.reader(), h.Schema, survey.HistoryRange{Tables: tables, Lane: &lane,
+func (h *handler) lines(ctx context.Context, tables []string, lane string, s span) ([]historyLine, bool, error) {
+	return h.linesBy(ctx, h.reader(), tables, lane, s)
+}
+
+func (h *handler) linesBy(ctx context.Context, r survey.Reader, tables []string, lane string, s span) (
+	lines []historyLine, cut bool, err error) {
+	all, cut, err := survey.History(ctx, r, h.Schema, survey.HistoryRange{Tables: tables, Lane: &lane,
 		Length: s.length, Step: s.step, Hours: s.hours})
 	for _, l := range all {
 		if l.Lane == lane {

@@ -37,15 +37,13 @@ type maintained struct {
 	Leader  *survey.Leader
 	Ended   survey.Ended
 	Problem string
+	found   []doctor.Finding // in any table
 }
 
-// Overdue tells whether rows are long past their retention.
-func (m maintained) Overdue() bool {
-	return m.Retention != nil && m.Ended.Done != nil && *m.Ended.Done > *m.Retention+max(*m.Retention/2, 86400)
+// Found tells whether the doctor last found something in the table, such as bloat.
+func (m maintained) Found(code string) bool {
+	return slices.ContainsFunc(m.found, func(f doctor.Finding) bool { return f.Code == code && f.Table == m.Name })
 }
-
-// Bloated tells whether autovacuum should have run long ago.
-func (m maintained) Bloated() bool { return m.Dead > 10_000 && float64(m.Dead) > 5*m.Threshold }
 
 // maintenance shows who maintains the tables, and what keeps them from being maintained.
 func maintenance(ctx context.Context, r *request) (view, error) {
@@ -59,8 +57,12 @@ func maintenance(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		p.Leaders = r.handler.explain(ctx, "leaders", err).Error()
 	}
+	last, _ := r.handler.figures.begin()
 	for _, t := range all {
 		one := maintained{Facts: t}
+		if last != nil {
+			one.found = last.Report.Findings
+		}
 		leads := func(l survey.Leader) bool { return l.Table == t.Schema+"."+t.Name }
 		if i := slices.IndexFunc(leaders, leads); i >= 0 {
 			one.Leader = &leaders[i]
@@ -72,6 +74,7 @@ func maintenance(ctx context.Context, r *request) (view, error) {
 	}
 	if p.All {
 		p.server(ctx, r.handler)
+		p.differences(last)
 	}
 	v.data = p
 	return v, nil
@@ -90,8 +93,6 @@ func (p *maintenancePage) server(ctx context.Context, h *handler) {
 	if err := p.readMigrations(ctx, h); err != nil {
 		p.Version = h.explain(ctx, "migrations", err).Error()
 	}
-	last, _ := h.figures.begin()
-	p.differences(last)
 }
 
 // differences are what the doctor last found between the schema and the migrations.

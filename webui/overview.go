@@ -23,6 +23,7 @@ type overviewPage struct {
 	Running  int  // processes
 	Tables   []tableFigures
 	Lines    []historyLine // of the last hour
+	NoLines  string        // why it could not be read
 }
 
 // seen reads which tables a page may show, and the figures of all, which may be missing.
@@ -47,7 +48,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 	}
 	p := overviewPage{Age: time.Since(figures.At), Old: figures.Old, Looking: figures.ExaminedAt.IsZero(),
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll(),
-		Running: len(r.processes(figures, tables))}
+		Running: len(r.processes(figures, tables)), NoLines: figures.NoHour}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
 			f = r.handler.evidence(f)
@@ -68,8 +69,10 @@ func overview(ctx context.Context, r *request) (view, error) {
 		}
 		p.Tables = append(p.Tables, f)
 	}
-	if p.Lines, _, err = r.handler.lines(ctx, tables, "", spans[0]); err != nil {
-		return view{}, err
+	for _, l := range figures.Hour {
+		if has(tables, l.Table) {
+			p.Lines = append(p.Lines, l)
+		}
 	}
 	v.data = p
 	return v, nil

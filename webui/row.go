@@ -100,22 +100,18 @@ func row(ctx context.Context, r *request) (view, error) {
 
 // around reads the joins that the row belongs to, its neighbours in its key, and how its attempts have ended.
 func (p *rowPage) around(ctx context.Context, h *handler) error {
-	facts, err := h.facts(ctx)
-	if err != nil {
+	facts, err := h.facts(ctx, p.Name)
+	if err != nil || len(facts) == 0 {
 		return err
 	}
-	for i := range facts {
-		if t := &facts[i]; t.Name == p.Name {
-			if p.Joins, err = survey.Memberships(ctx, h.reader(), t, p.ID.String()); err != nil {
-				return err
-			}
-			if p.Neighbours, err = survey.KeyNeighbours(ctx, h.reader(), t, p.ID.String()); err != nil {
-				return err
-			}
-			err = p.readAttempts(ctx, h, t)
-		}
+	t := &facts[0]
+	if p.Joins, err = survey.Memberships(ctx, h.reader(), t, p.ID.String()); err != nil {
+		return err
 	}
-	return err
+	if p.Neighbours, err = survey.KeyNeighbours(ctx, h.reader(), t, p.ID.String()); err != nil {
+		return err
+	}
+	return p.readAttempts(ctx, h, t)
 }
 
 func isGone(err error) bool {

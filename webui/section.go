@@ -2,6 +2,7 @@ package webui
 
 import (
 	"context"
+	"slices"
 
 	"github.com/txwork/txwork/internal/survey"
 )
@@ -13,13 +14,20 @@ func (r *request) sections(ctx context.Context, v *view, about func(*survey.Fact
 	if v.tables, err = r.tables(ctx); err != nil {
 		return nil, err
 	}
-	facts, err := r.handler.facts(ctx)
+	names := v.tables
+	if only := r.query.Get("table"); only != "" {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != only })
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	facts, err := r.handler.facts(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	for i := range facts {
 		t := &facts[i]
-		if only := r.query.Get("table"); !about(t) || !has(v.tables, t.Name) || only != "" && only != t.Name {
+		if !about(t) {
 			continue
 		}
 		if t.Filtered {

@@ -399,12 +399,11 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	if t.Retention == nil {
 		return nil, nil
 	}
-	type oldest struct{ Age *float64 }
-	all, err := readRows[oldest](ctx, x, "oldest_done", t)
-	if err != nil || len(all) == 0 || all[0].Age == nil {
+	oldest, err := survey.OldestEnded(ctx, x.reader(), &t.Facts)
+	if err != nil || oldest.Done == nil {
 		return nil, err
 	}
-	age, retention := seconds(*all[0].Age), seconds(*t.Retention)
+	age, retention := seconds(*oldest.Done), seconds(*t.Retention)
 	late := retention + max(24*time.Hour, retention/2)
 	leads, ended, who := x.reaped(ctx, t)
 	if leads {

@@ -47,9 +47,10 @@ type Facts struct {
 	LaneRows int // how many rows are read at the head of each lane; 0 for an equal share of HeadRows
 }
 
-// Tables returns the txwork tables of a schema. In each, at most headRows rows are read at the heads of the lanes.
-func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int) ([]Facts, error) {
-	found, err := tx.Query(ctx, sqltext.Statement(templates, "tables", nil), schema)
+// Tables returns the txwork tables of a schema, or those with the given names. In each, at most headRows rows are read
+// at the heads of the lanes.
+func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int, names ...string) ([]Facts, error) {
+	found, err := tx.Query(ctx, sqltext.Statement(templates, "tables", nil), schema, names)
 	if err != nil {
 		return nil, err
 	}
