@@ -7,6 +7,7 @@
 //	go run ./proof mutants    # guards taken out one at a time: every one has to be noticed
 //	go run ./proof pictures   # the pictures of the dashboard in docs/pictures
 //	go run ./proof pages      # how long pages of the dashboard and reading commands take on many rows
+//	go run ./proof viewers    # what pages of the dashboard that are open cost a system at a fixed load
 //
 // Each of them has --help. They run at the root of the repository.
 package main
@@ -31,5 +32,7 @@ func main() {
 		program.Chore{Name: "pictures", Short: "the pictures of the dashboard in docs/pictures", Run: browser.Pictures},
 		program.Chore{Name: "pages", Short: "how long pages of the dashboard and reading commands take on many rows",
 			Run: pages.Run},
+		program.Chore{Name: "viewers", Short: "what pages of the dashboard that are open cost a system at a fixed load",
+			Run: pages.Viewers},
 	)
 }

@@ -39,6 +39,12 @@ func ServerCPU(dir string) (time.Duration, bool) {
 	}
 }
 
+// ProcessCPU returns the CPU time of another process. It is unknown without /proc.
+func ProcessCPU(pid int) (time.Duration, bool) {
+	s, ok := readStat(strconv.Itoa(pid))
+	return time.Duration(s.self) * tick, ok
+}
+
 func childrenTicks(postmaster int) (ticks int64) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

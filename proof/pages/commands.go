@@ -79,15 +79,11 @@ func (d *data) commands(ctx context.Context) (all [][]string, err error) {
 // measureCommands runs each command a number of times, in turns. What is measured is the whole program, its start
 // included.
 func (d *data) measureCommands(ctx context.Context, o options, progress io.Writer) ([]Timing, error) {
-	dir, err := os.MkdirTemp("", "pages-")
+	program, remove, err := build(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "txwork")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/txwork").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
-	}
+	defer remove()
 	commands, err := d.commands(ctx)
 	if err != nil {
 		return nil, err
@@ -109,6 +105,19 @@ func (d *data) measureCommands(ctx context.Context, o options, progress io.Write
 	}
 	sum(timings)
 	return timings, nil
+}
+
+// build builds the program. Remove removes it.
+func build(ctx context.Context) (program string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "pages-")
+	if err != nil {
+		return "", nil, err
+	}
+	program = filepath.Join(dir, "txwork")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/txwork").CombinedOutput(); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("%w\n%s", err, out), os.RemoveAll(dir))
+	}
+	return program, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 func (d *data) run(ctx context.Context, program string, line []string) (took time.Duration, problem string, err error) {

@@ -200,8 +200,9 @@ func (d *data) count(ctx context.Context, asks []ask) ([]Timing, error) {
 
 // reads returns what the server has read so far, by its statistics: sessions send theirs when they end.
 func (d *data) reads(ctx context.Context, pool *pgxpool.Pool) (r reads, err error) {
-	pool.Reset()
 	for sessions := 1; sessions > 0; {
+		pool.Reset() // in each turn, since what is read for all viewers opens others
+		time.Sleep(2 * time.Millisecond)
 		err := d.Pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", application).
 			Scan(&sessions)
 		if err != nil {
