@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// deadSample is how many of the latest dead letters of a table are grouped.
-	deadSample = 5000
+	// deadRows is how many dead letters are read, of all tables together: the latest of each.
+	deadRows = 20_000
 
 	maxCauses = 100 // of a table
 
@@ -22,13 +22,12 @@ const (
 	bars      = 24
 	barWidth  = 5 // pixels
 	barHeight = 20
-	ever      = 100 * 365 * 24 * time.Hour
 )
 
 // A deadPage is what dead.html shows.
 type deadPage struct {
 	Tables []deadTable
-	Sample int
+	Sample int // rows that were read of each table at most
 }
 
 // A deadTable is the dead letters of a table by their causes, the most frequent first.
@@ -61,7 +60,7 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	v := view{title: "Dead letters", page: "dead.html", tables: tables}
-	p := deadPage{Sample: deadSample}
+	p := deadPage{Sample: deadRows / max(len(tables), 1)}
 	for i := range facts {
 		t := &facts[i]
 		if !has(tables, t.Name) {
@@ -71,11 +70,11 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 			v.partial = append(v.partial, t.Name)
 		}
 		one := deadTable{Name: t.Name, By: t.LabelName(), Filtered: t.Filtered}
-		found, err := survey.GroupedErrors(ctx, r.handler.reader(), t, ever, deadSample, maxCauses+1)
+		found, err := survey.DeadErrors(ctx, r.handler.reader(), t, p.Sample, maxCauses+1)
 		if err != nil {
 			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()
 		}
-		one.group(found)
+		one.group(found, p.Sample)
 		for i := range one.Causes {
 			c := &one.Causes[i]
 			if shown := r.handler.errorOf(t.Name, c.Error); shown != c.Error {
@@ -90,23 +89,21 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 	return v, nil
 }
 
-// group takes the causes of dead letters, and leaves out those of rows that will be retried.
-func (d *deadTable) group(found []survey.Errors) {
+// group takes the causes of the dead letters in a sample.
+func (d *deadTable) group(found []survey.Errors, sample int) {
 	var rows int64
 	for _, e := range found {
 		rows += e.Failed
-		if e.Failed > 0 {
-			d.Causes = append(d.Causes, cause{Errors: e, First: postgres.Seconds(slices.Max(e.Ages)),
-				Latest: postgres.Seconds(e.Latest), Text: literal(e.Error)})
-			d.Over = max(d.Over, d.Causes[len(d.Causes)-1].First)
-		}
+		d.Causes = append(d.Causes, cause{Errors: e, First: postgres.Seconds(slices.Max(e.Ages)),
+			Latest: postgres.Seconds(e.Latest), Text: literal(e.Error)})
+		d.Over = max(d.Over, d.Causes[len(d.Causes)-1].First)
 	}
 	for i := range d.Causes {
 		d.Causes[i].draw(d.Over.Seconds())
 	}
 	d.Cut = len(d.Causes) > maxCauses
 	d.Causes = d.Causes[:min(len(d.Causes), maxCauses)]
-	d.Sampled = rows >= deadSample
+	d.Sampled = rows >= int64(sample)
 }
 
 // draw draws how many there were from the beginning of a period of seconds until now.

@@ -80,7 +80,21 @@ type Errors struct {
 // GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than
 // within, and up to sample of the rows that are claimed next.
 func GroupedErrors(ctx context.Context, r Reader, f *Facts, within time.Duration, sample, limit int) ([]Errors, error) {
-	return rows[Errors](ctx, r, "errors", f, within.Seconds(), sample, limit)
+	return rows[Errors](ctx, r, "errors", grouped{f, true}, within.Seconds(), sample, limit)
+}
+
+// DeadErrors is GroupedErrors of dead letters only, however old they are.
+func DeadErrors(ctx context.Context, r Reader, f *Facts, sample, limit int) ([]Errors, error) {
+	return rows[Errors](ctx, r, "errors", grouped{f, false}, ever.Seconds(), sample, limit)
+}
+
+// ever is older than any row.
+const ever = 100 * 365 * 24 * time.Hour
+
+// A grouped is a table whose errors are grouped.
+type grouped struct {
+	*Facts
+	Live bool // those of rows that will be retried, too
 }
 
 // Rates are numbers of rows within a period, as far as indexes tell.

@@ -39,7 +39,6 @@ func (d *data) asks(ctx context.Context) (all []ask, err error) {
 		deep         bool
 		format, find string
 	}{
-		{true, "/keys?table=jobs&after=%s", "SELECT concurrency_key FROM txwork.jobs_key_state ORDER BY 1 OFFSET 49950 LIMIT 1"},
 		{true, "/keys?table=jobs&after=%s", "SELECT 'customer-9'"},
 		{true, "/schedules?table=jobs_schedule&after=%s", "SELECT 'schedule-2400'"},
 		{true, "/joins?status=completed&after=%s", "SELECT min(id::text) FROM (SELECT id FROM txwork.jobs_join ORDER BY id DESC LIMIT 49950) AS j"},

@@ -34,7 +34,7 @@ CREATE FUNCTION fill.ended(first bigint, last bigint, rows bigint, keys bigint,
         CASE WHEN i % 97 >= 2 AND i % 997 = 5 THEN t + interval '1 second' END,
         CASE WHEN i % 3 = 0 THEN 'customer-' || i % keys END
     FROM generate_series(first, last) AS i,
-        LATERAL (SELECT $millisecond - (rows - i + 2) * 604800000 / rows AS m) AS x,
+        LATERAL (SELECT $millisecond - (rows - i + 2) * 604800000::bigint / rows AS m) AS x,
         LATERAL (SELECT to_timestamp(m / 1000.0) AS t) AS y
 $$;
 

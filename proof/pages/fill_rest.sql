@@ -47,12 +47,12 @@ INSERT INTO txwork.jobs_join (id, status, expected, succeeded, label, on_complet
 SELECT fill.id(ms, 'join', n), CASE WHEN n % 40 = 0 THEN 0 ELSE 1 END, 10, CASE WHEN n % 40 = 0 THEN 9 ELSE 10 END,
     'batch ' || n % 50, CASE WHEN n % 40 = 0 THEN fill.id(ms, 'joined', n) END, at,
     CASE WHEN n % 40 <> 0 THEN at + interval '1 minute' END, '7 days'
-FROM generate_series(1, $joins) AS n, LATERAL (SELECT $millisecond - n * 604800000 / $joins AS ms) AS x,
+FROM generate_series(1, $joins) AS n, LATERAL (SELECT $millisecond - n * 604800000::bigint / $joins AS ms) AS x,
     LATERAL (SELECT to_timestamp(ms / 1000.0) AS at) AS y;
 INSERT INTO txwork.jobs_join_member (member_id, join_id, outcome)
 SELECT CASE WHEN n % 40 = 0 AND m = 10 THEN fill.id($millisecond - 50000, 'live jobs', 50)
-    ELSE fill.id($millisecond - ($rows - i + 2) * 604800000 / $rows, 'jobs', i) END,
-    fill.id($millisecond - n * 604800000 / $joins, 'join', n), CASE WHEN n % 40 = 0 AND m = 10 THEN NULL ELSE 1 END
+    ELSE fill.id($millisecond - ($rows - i + 2) * 604800000::bigint / $rows, 'jobs', i) END,
+    fill.id($millisecond - n * 604800000::bigint / $joins, 'join', n), CASE WHEN n % 40 = 0 AND m = 10 THEN NULL ELSE 1 END
 FROM generate_series(1, $joins) AS n, generate_series(1, 10) AS m, LATERAL (SELECT 10 * (n - 1) + m AS i) AS x;
 INSERT INTO txwork.jobs (id, created_at, priority, waiting, kind, queue, args)
 SELECT on_complete, created_at, 2, true, 'kind-1', 'queue-1', fill.payload(1) FROM txwork.jobs_join

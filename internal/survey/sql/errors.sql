@@ -1,4 +1,4 @@
--- The dead letters of the last $1 seconds, and the rows that will be retried, grouped by label and by the first line of
+-- The dead letters of the last $1 seconds and, if asked for, the rows that will be retried, grouped by label and by the first line of
 -- their error, with numbers and ids masked.
 SELECT s.label, s.error, count(*) FILTER (WHERE s.failed) AS failed, count(*) FILTER (WHERE NOT s.failed) AS retrying,
        coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest,
@@ -11,6 +11,7 @@ FROM (
     WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
     ORDER BY r.failed_at DESC, r.id DESC
     LIMIT $2::int)
+    {{- if .Live}}
     UNION ALL
     (SELECT w.label, w.error, false, NULL, w.id
     FROM ({{if .Lanes}}{{template "lane" .}}
@@ -31,6 +32,7 @@ FROM (
         LIMIT $2::int
         {{- end}}) AS w
     WHERE w.last_error IS NOT NULL)
+    {{- end}}
 ) AS s
 GROUP BY s.label, s.error
 ORDER BY failed DESC, retrying DESC, s.label, s.error
