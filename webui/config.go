@@ -90,7 +90,7 @@ func New(c Config) (http.Handler, error) {
 	db := operate.DB{Pool: c.Pool, Schema: c.Schema, Limit: c.StatementTimeout}
 	h := &handler{Config: c, db: db, reads: make(chan struct{}, maxReads), mux: http.NewServeMux(),
 		crossOrigin: http.NewCrossOriginProtection()}
-	h.figures.every, h.figures.read = c.Refresh, h.readFigures
+	h.figures.every, h.figures.read, h.sharing.every = c.Refresh, h.readFigures, c.Refresh
 	h.route()
 	return h, nil
 }

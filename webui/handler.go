@@ -23,30 +23,31 @@ type handler struct {
 	reads       chan struct{}
 	figures     figures
 	streams     streams
+	sharing     sharing
 	runs        runs
 }
 
 func (h *handler) route() {
-	h.mux.HandleFunc("GET /{$}", h.page(overview))
-	h.mux.HandleFunc("GET /queues", h.page(queues))
+	h.mux.HandleFunc("GET /{$}", h.live(overview))
+	h.mux.HandleFunc("GET /queues", h.live(queues))
 	h.mux.HandleFunc("GET /history", h.page(history))
-	h.mux.HandleFunc("GET /schedules", h.page(schedules))
-	h.mux.HandleFunc("GET /logs", h.page(logs))
+	h.mux.HandleFunc("GET /schedules", h.live(schedules))
+	h.mux.HandleFunc("GET /logs", h.live(logs))
 	h.mux.HandleFunc("GET /logs/find", h.page(findMessage))
 	h.mux.HandleFunc("GET /logs/{id}", h.page(message))
 	h.mux.HandleFunc("GET /inbox", h.page(inbox))
-	h.mux.HandleFunc("GET /alarms", h.page(alarms))
-	h.mux.HandleFunc("GET /maintenance", h.page(maintenance))
-	h.mux.HandleFunc("GET /processes", h.page(processes))
-	h.mux.HandleFunc("GET /keys", h.page(keys))
-	h.mux.HandleFunc("GET /joins", h.page(joins))
-	h.mux.HandleFunc("GET /joins/{table}/{id}", h.page(joinOne))
+	h.mux.HandleFunc("GET /alarms", h.live(alarms))
+	h.mux.HandleFunc("GET /maintenance", h.live(maintenance))
+	h.mux.HandleFunc("GET /processes", h.live(processes))
+	h.mux.HandleFunc("GET /keys", h.live(keys))
+	h.mux.HandleFunc("GET /joins", h.live(joins))
+	h.mux.HandleFunc("GET /joins/{table}/{id}", h.live(joinOne))
 	h.mux.HandleFunc("GET /dead", h.page(deadLetters))
 	h.mux.HandleFunc("GET /find", h.page(find))
 	h.mux.HandleFunc("GET /t/{table}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/{state}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/row/{id}", h.page(row))
-	h.mux.HandleFunc("GET /live", h.live)
+	h.mux.HandleFunc("GET /live", h.stream)
 	h.mux.HandleFunc("GET /audit", h.page(audit))
 	h.mux.HandleFunc("GET /audit/{action}", h.page(action))
 	h.change("/audit/{action}/stop", stopAction)
@@ -138,11 +139,46 @@ func (h *handler) page(read func(context.Context, *request) (view, error)) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		asked := r.Context().Value(requestKey{}).(*request)
 		asked.Request = r // has the values of the path
-		if v, p := h.inTurn(asked, read); p != nil {
-			asked.refuse(w, *p)
-		} else {
-			asked.show(w, v)
+		v, p := h.inTurn(asked, read)
+		asked.answer(w, v, p)
+	}
+}
+
+// answer shows a page, or what explains why it cannot be read.
+func (r *request) answer(w http.ResponseWriter, v view, p *problem) {
+	if p != nil {
+		r.refuse(w, *p)
+	} else {
+		r.show(w, v)
+	}
+}
+
+// live returns a handler for a page that is kept up to date. Those who have the same one open share it.
+func (h *handler) live(read func(context.Context, *request) (view, error)) http.HandlerFunc {
+	lively := func(ctx context.Context, r *request) (view, error) {
+		v, err := read(ctx, r)
+		v.live = true
+		return v, err
+	}
+	shared := func(ctx context.Context, r *request) (view, error) {
+		v, err := lively(ctx, r)
+		if err == nil {
+			v.content, err = r.render(v)
+			v.data = nil // which is not kept
 		}
+		return v, err
+	}
+	alone := h.page(lively)
+	return func(w http.ResponseWriter, r *http.Request) {
+		last := h.figures.seen()
+		if r.Header.Get(updateHeader) == "" || last == nil {
+			alone(w, r)
+			return
+		}
+		asked := r.Context().Value(requestKey{}).(*request)
+		asked.Request = r
+		v, p := h.sharing.page(r.Context(), last, asked.scope(), func() (view, *problem) { return h.inTurn(asked, shared) })
+		asked.answer(w, v, p)
 	}
 }
 

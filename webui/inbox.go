@@ -81,7 +81,7 @@ func alarms(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{title: "Alarms", page: "alarms.html", live: true, tables: tables}
+	v := view{title: "Alarms", page: "alarms.html", tables: tables}
 	p := alarmsPage{Now: time.Now(), After: r.query.Get("after")}
 	there, filtered, err := survey.Alarms(ctx, r.handler.reader(), r.handler.Schema)
 	if err != nil {

@@ -56,7 +56,7 @@ func hasJoins(t *survey.Facts) bool { return t.Has("joined") }
 
 // joins lists batches, workflows and other joins in a state.
 func joins(ctx context.Context, r *request) (view, error) {
-	v := view{title: "Joins", page: "joins.html", live: true}
+	v := view{title: "Joins", page: "joins.html"}
 	all, err := r.sections(ctx, &v, hasJoins)
 	if err != nil {
 		return view{}, err
@@ -104,7 +104,7 @@ const maxMembers = 500
 
 // joinOne shows a join with its members and, if they depend on each other, how.
 func joinOne(ctx context.Context, r *request) (view, error) {
-	v := view{page: "join.html", live: true}
+	v := view{page: "join.html"}
 	all, err := r.sections(ctx, &v, func(t *survey.Facts) bool { return hasJoins(t) && t.Name == r.PathValue("table") })
 	if err != nil {
 		return view{}, err

@@ -34,7 +34,7 @@ type keysTable struct {
 
 // keys shows what the rows of ordered keys wait for.
 func keys(ctx context.Context, r *request) (view, error) {
-	v := view{title: "Keys", page: "keys.html", live: true}
+	v := view{title: "Keys", page: "keys.html"}
 	all, err := r.sections(ctx, &v, func(t *survey.Facts) bool { return t.Has("concurrency_key") })
 	if err != nil {
 		return view{}, err

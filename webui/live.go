@@ -73,8 +73,8 @@ func (s *streams) forget(server weak.Pointer[http.Server]) {
 	delete(s.servers, server)
 }
 
-// live is the stream of a page. While one is open, figures are read as for somebody who looks all the time.
-func (h *handler) live(w http.ResponseWriter, r *http.Request) {
+// stream is that of a page. While one is open, figures are read as for somebody who looks all the time.
+func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	if !h.streams.enter() {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)

@@ -39,7 +39,7 @@ func logs(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{title: "Log and subscriptions", page: "logs.html", live: true, tables: tables}
+	v := view{title: "Log and subscriptions", page: "logs.html", tables: tables}
 	l, err := r.log(ctx)
 	if err != nil || l == nil {
 		v.data = logsPage{}

@@ -47,7 +47,7 @@ func (m maintained) Found(code string) bool {
 
 // maintenance shows who maintains the tables, and what keeps them from being maintained.
 func maintenance(ctx context.Context, r *request) (view, error) {
-	v := view{title: "Maintenance", page: "maintenance.html", live: true}
+	v := view{title: "Maintenance", page: "maintenance.html"}
 	all, err := r.sections(ctx, &v, func(*survey.Facts) bool { return true })
 	if err != nil {
 		return view{}, err

@@ -41,7 +41,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{title: "Overview", page: "overview.html", live: true, tables: tables}
+	v := view{title: "Overview", page: "overview.html", tables: tables}
 	if figures == nil {
 		v.data = overviewPage{Reading: true}
 		return v, nil

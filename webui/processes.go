@@ -25,7 +25,7 @@ func processes(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{title: "Processes", page: "processes.html", live: true, tables: tables}
+	v := view{title: "Processes", page: "processes.html", tables: tables}
 	if figures == nil {
 		v.data = processesPage{Reading: true}
 		return v, nil

@@ -65,7 +65,7 @@ func queues(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{title: "Queues and topics", page: "queues.html", live: true, tables: tables}
+	v := view{title: "Queues and topics", page: "queues.html", tables: tables}
 	if figures == nil {
 		v.data = queuesPage{Reading: true}
 		return v, nil

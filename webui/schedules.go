@@ -111,7 +111,7 @@ func (r *request) line() (timeline, error) {
 
 // schedules shows the schedules of all tables, or those of one after a name.
 func schedules(ctx context.Context, r *request) (view, error) {
-	v := view{title: "Schedules", page: "schedules.html", live: true}
+	v := view{title: "Schedules", page: "schedules.html"}
 	all, err := r.sections(ctx, &v, (*survey.Facts).Schedule)
 	if err != nil {
 		return view{}, err

@@ -42,10 +42,11 @@ type view struct {
 	page  string // the file of its template
 	data  any
 
-	tables  []string // of the navigation
-	partial []string // tables of which row-level security hides rows
-	live    bool     // it is read again when the figures are new
-	to      string   // if set: redirects to this path below the root
+	tables  []string      // of the navigation
+	partial []string      // tables of which row-level security hides rows
+	live    bool          // it is read again when the figures are new
+	content template.HTML // of the page, if it was rendered before
+	to      string        // if set: redirects to this path below the root
 
 	problem problem // if it is the page of one
 }
@@ -68,6 +69,20 @@ type frame struct {
 	Version                   string // of the assets
 	Acts                      bool   // pages have buttons
 	Data                      any
+	Content                   template.HTML
+}
+
+// frame is what the layout shows of a page.
+func (r *request) frame(v view) frame {
+	return frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables, v.partial, v.live, assetVersion, r.acts(),
+		v.data, v.content}
+}
+
+// render renders what is below the head of a page.
+func (r *request) render(v view) (template.HTML, error) {
+	var b bytes.Buffer
+	err := pages[v.page].ExecuteTemplate(&b, "content", r.frame(v))
+	return template.HTML(b.String()), err
 }
 
 // show renders a page at once, so that a mistake in a template is no half page.
@@ -78,8 +93,13 @@ func (r *request) show(w http.ResponseWriter, v view) {
 		return
 	}
 	var b bytes.Buffer
-	err := pages[v.page].Execute(&b, frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables,
-		v.partial, v.live, assetVersion, r.acts(), v.data})
+	var err error
+	if v.content == "" {
+		v.content, err = r.render(v)
+	}
+	if err == nil {
+		err = pages[v.page].Execute(&b, r.frame(v))
+	}
 	if err != nil {
 		r.handler.Logger.ErrorContext(r.Context(), "dashboard: rendering a page failed", "page", v.page, "error", err)
 		http.Error(w, "This page could not be rendered. The log of the program says why.", http.StatusInternalServerError)

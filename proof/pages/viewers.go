@@ -294,7 +294,7 @@ func (w *web) stop() {
 // when its figures are new.
 func (w *web) watch(ctx context.Context, path string) {
 	for ctx.Err() == nil {
-		if !w.read(ctx, path) {
+		if !w.read(ctx, path, false) {
 			wait(ctx, time.Hour) // the page does not change
 			return
 		}
@@ -309,7 +309,7 @@ func (w *web) watch(ctx context.Context, path string) {
 		}
 		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 			if lines.Text() == "event: figures" {
-				w.read(ctx, path)
+				w.read(ctx, path, true)
 			}
 		}
 		answer.Body.Close()
@@ -317,11 +317,14 @@ func (w *web) watch(ctx context.Context, path string) {
 }
 
 // read reads a page, and tells whether it is kept up to date.
-func (w *web) read(ctx context.Context, path string) (live bool) {
+func (w *web) read(ctx context.Context, path string, again bool) (live bool) {
 	w.asked.Add(1)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 	if err != nil {
 		return false
+	}
+	if again { // as the script says
+		r.Header.Set("Txwork-Update", "1")
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {

@@ -80,7 +80,7 @@ async function update() {
   }
   busy = true;
   try {
-    const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
+    const answer = await fetch(location.href, {headers: {Accept: "text/html", "Txwork-Update": "1"}});
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = page.getElementById("main");
     const version = (of) => of.querySelector("script[src]")?.getAttribute("src");

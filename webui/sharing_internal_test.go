@@ -1,0 +1,87 @@
+package webui
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Those who have the same page open read it once for each reading, and never for longer than its time.
+func TestOpenPagesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := sharing{every: time.Minute}
+		var reads atomic.Int32
+		ask := func(of *reading, key string) {
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					v, p := s.page(t.Context(), of, key, func() (view, *problem) {
+						reads.Add(1)
+						time.Sleep(time.Second)
+						return view{title: key}, nil
+					})
+					if p != nil || v.title != key {
+						t.Errorf("the page %s has the title %s, problem %v", key, v.title, p)
+					}
+				})
+			}
+			all.Wait()
+		}
+		first, second := &reading{}, &reading{}
+		for i, of := range []struct {
+			*reading
+			key   string
+			after time.Duration
+		}{{first, "/", 0}, {first, "/keys", 0}, {second, "/", 0}, {second, "/", time.Minute}} {
+			time.Sleep(of.after)
+			ask(of.reading, of.key)
+			ask(of.reading, of.key)
+			if got := reads.Load(); got != int32(i+1) {
+				t.Errorf("after page %d, pages were read %d times", i+1, got)
+			}
+		}
+	})
+}
+
+// A page that could not be read for one is read for the others.
+func TestAProblemIsNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := sharing{every: time.Minute}
+		of := &reading{}
+		go s.page(t.Context(), of, "/", func() (view, *problem) {
+			time.Sleep(time.Second)
+			return view{}, &busy
+		})
+		synctest.Wait()
+		if v, p := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "read"}, nil }); p != nil ||
+			v.title != "read" {
+			t.Errorf("the page has the title %q, problem %v", v.title, p)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		s.find(of, "/slow")
+		s.page(gone, of, "/slow", func() (view, *problem) { return view{}, nil }) // returns, though nobody reads the page
+	})
+}
+
+func TestFewPagesAreShared(t *testing.T) {
+	t.Parallel()
+	s := sharing{every: time.Minute}
+	reads := 0
+	for range 2 {
+		for i := range maxShared + 5 {
+			s.page(t.Context(), nil, time.Duration(i).String(), func() (view, *problem) {
+				reads++
+				return view{}, nil
+			})
+		}
+	}
+	if want := maxShared + 2*5; reads != want {
+		t.Errorf("pages were read %d times, want %d", reads, want)
+	}
+}
