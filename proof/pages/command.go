@@ -10,7 +10,8 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"time"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // limit is what each page and command should take at most, in milliseconds.
@@ -36,7 +37,8 @@ func parse(args []string, progress io.Writer) (o options, err error) {
 	flags.IntVar(&o.rounds, "rounds", 100, "`times` that each page is asked for")
 	only := flags.String("only", "", "measure pages and commands that match this `expression` only")
 	flags.BoolVar(&o.commands, "commands", true, "measure the reading commands, too, a fifth as often")
-	flags.BoolVar(&o.cold, "cold", true, "ask once after a restart of the server, too, with nothing in memory")
+	flags.BoolVar(&o.cold, "cold", false, "ask for each page once with nothing in memory first: the server is restarted, "+
+		"with --database-url by you")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -95,16 +97,20 @@ func (d *data) measure(ctx context.Context, o options, progress io.Writer) (r Re
 		return r, err
 	}
 	asks = slices.DeleteFunc(asks, func(a ask) bool { return !o.only.MatchString(a.Path) })
-	if r.Pages, err = d.measurePages(ctx, asks, o.rounds, progress); err != nil {
-		return r, err
-	}
-	if o.commands {
-		if r.Commands, err = d.measureCommands(ctx, o, progress); err != nil {
+	var cold []float64
+	if o.cold {
+		if cold, err = d.measureCold(ctx, asks); err != nil {
 			return r, err
 		}
 	}
-	if o.cold && d.server != nil {
-		if err := d.measureCold(ctx, r.Pages); err != nil {
+	if r.Pages, r.Reading, err = d.measurePages(ctx, asks, o.rounds, progress); err != nil {
+		return r, err
+	}
+	for i := range cold {
+		r.Pages[i].Cold = &cold[i]
+	}
+	if o.commands {
+		if r.Commands, err = d.measureCommands(ctx, o, progress); err != nil {
 			return r, err
 		}
 	}
@@ -114,25 +120,27 @@ func (d *data) measure(ctx context.Context, o options, progress io.Writer) (r Re
 	return r, nil
 }
 
-// measureCold asks for each page once, each time after a restart would take too long: after one for all.
-func (d *data) measureCold(ctx context.Context, pages []Timing) error {
-	if err := d.chill(ctx); err != nil {
-		return err
+// measureCold asks for each page once, after a restart for all of them: pages that are like one before find in memory what
+// that one has read.
+func (d *data) measureCold(ctx context.Context, asks []ask) (cold []float64, err error) {
+	if d.server != nil {
+		if err := d.chill(ctx); err != nil {
+			return nil, err
+		}
 	}
 	b, err := d.dashboard(ctx, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer b.close()
-	for i := range pages {
-		took, _, err := b.ask(ctx, pages[i].What)
+	for _, a := range asks {
+		took, _, err := b.ask(ctx, a.Path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		cold := float64(took) / float64(time.Millisecond)
-		pages[i].Cold = &cold
+		cold = append(cold, measure.Milliseconds(took))
 	}
-	return nil
+	return cold, nil
 }
 
 func (r Result) slow() bool {
@@ -141,7 +149,7 @@ func (r Result) slow() bool {
 
 // print prints what was slowest, and what could not be shown.
 func (r Result) print(out io.Writer) error {
-	fmt.Fprintf(out, "%d rows, %d MB\n", r.Rows, r.Bytes>>20)
+	fmt.Fprintf(out, "%d rows, %d MB; what all viewers see together is read in %.0f ms\n", r.Rows, r.Bytes>>20, r.Reading)
 	for _, all := range []struct {
 		what    string
 		timings []Timing

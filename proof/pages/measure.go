@@ -132,24 +132,28 @@ func (b *dashboard) warm(ctx context.Context) error {
 }
 
 // measurePages asks for each page a number of times, in turns.
-func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progress io.Writer) ([]Timing, error) {
-	timings, err := d.count(ctx, asks)
-	if err != nil {
-		return nil, err
+func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progress io.Writer) (timings []Timing,
+	reading float64, err error) {
+	if timings, err = d.count(ctx, asks); err != nil {
+		return nil, 0, err
 	}
 	b, err := d.dashboard(ctx, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer b.close()
+	first, _, err := b.ask(ctx, "/") // waits for the first figures
+	if err != nil {
+		return nil, 0, err
+	}
 	if err := b.warm(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for round := range rounds {
 		for i, a := range asks {
 			took, problem, err := b.ask(ctx, a.Path)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			timings[i].all = append(timings[i].all, took)
 			if problem != "" {
@@ -159,7 +163,7 @@ func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progres
 		fmt.Fprintf(progress, "pages: round %d of %d\n", round+1, rounds)
 	}
 	sum(timings)
-	return timings, nil
+	return timings, measure.Milliseconds(first), nil
 }
 
 func sum(timings []Timing) {

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/service"
@@ -52,9 +54,10 @@ type Viewing struct {
 
 // Used is processor time.
 type Used struct {
-	Server float64 `json:"server"`
-	Web    float64 `json:"dashboard"`
-	Load   float64 `json:"producers_and_workers"` // with viewers, these are in it
+	Server   float64 `json:"server"`                // all of it
+	Sessions float64 `json:"sessions_of_dashboard"` // of the server
+	Web      float64 `json:"dashboard"`
+	Load     float64 `json:"producers_and_workers"` // with viewers, these are in it
 }
 
 // Viewers measures what viewers cost a system at a fixed load.
@@ -85,11 +88,11 @@ func Viewers(ctx context.Context, args []string, out, progress io.Writer) (found
 		return false, json.NewEncoder(out).Encode(v)
 	}
 	_, err = fmt.Fprintf(out, "%d viewers, %.0f jobs/s, %.1f pages/s\n"+
-		"without: server %.4f, dashboard %.4f, producers and workers %.4f processors\n"+
-		"with:    server %.4f, dashboard %.4f processors\n"+
+		"without: server %.4f, of which for the dashboard %.4f, dashboard %.4f, producers and workers %.4f processors\n"+
+		"with:    server %.4f, of which for the dashboard %.4f, dashboard %.4f processors\n"+
 		"viewers cost %.4f processors: %.2f %% of the machine's, %.2f %% of what the load takes\n",
-		v.Viewers, v.Jobs, v.Pages, v.Alone.Server, v.Alone.Web, v.Alone.Load, v.Watched.Server, v.Watched.Web, v.Cost,
-		100*v.OfAll, 100*v.OfUsed)
+		v.Viewers, v.Jobs, v.Pages, v.Alone.Server, v.Alone.Sessions, v.Alone.Web, v.Alone.Load, v.Watched.Server,
+		v.Watched.Sessions, v.Watched.Web, v.Cost, 100*v.OfAll, 100*v.OfUsed)
 	return false, err
 }
 
@@ -131,7 +134,7 @@ func (d *data) view(ctx context.Context, o viewersOptions, progress io.Writer) (
 	}
 	v.Jobs = float64(l.done.Load()) / time.Since(began).Seconds()
 	v.Pages = float64(web.asked.Load()) / (o.each + 15*time.Second).Seconds() / float64(o.rounds)
-	v.Cost = v.Watched.Server - v.Alone.Server + v.Watched.Web - v.Alone.Web
+	v.Cost = v.Watched.Sessions - v.Alone.Sessions + v.Watched.Web - v.Alone.Web
 	v.OfAll = v.Cost / float64(runtime.NumCPU())
 	v.OfUsed = v.Cost / (v.Alone.Server + v.Alone.Web + v.Alone.Load)
 	return v, l.err()
@@ -147,26 +150,50 @@ func wait(ctx context.Context, d time.Duration) {
 // add adds a round to the mean of several.
 func (u *Used) add(one Used, rounds int) {
 	n := float64(rounds)
-	u.Server, u.Web, u.Load = u.Server+one.Server/n, u.Web+one.Web/n, u.Load+one.Load/n
+	u.Server, u.Sessions = u.Server+one.Server/n, u.Sessions+one.Sessions/n
+	u.Web, u.Load = u.Web+one.Web/n, u.Load+one.Load/n
+}
+
+// spent is processor time so far.
+type spent struct{ server, sessions, web, load time.Duration }
+
+func (d *data) spent(ctx context.Context, web *web) (s spent, err error) {
+	found, err := d.Pool.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", application)
+	if err != nil {
+		return s, err
+	}
+	pids, err := pgx.CollectRows(found, pgx.RowTo[int])
+	if err != nil {
+		return s, err
+	}
+	for _, pid := range pids {
+		one, _ := measure.ProcessCPU(pid) // it may have ended
+		s.sessions += one
+	}
+	var known, there bool
+	s.server, known = measure.ServerCPU(d.Dir)
+	s.web, there = measure.ProcessCPU(web.command.Process.Pid)
+	s.load = measure.ClientCPU()
+	if !known || !there {
+		return s, errors.New("the processor time of the server or the dashboard is not known here")
+	}
+	return s, nil
 }
 
 // used measures the processor time for some time.
-func (d *data) used(ctx context.Context, each time.Duration, web *web) (Used, error) {
-	now := func() (server, dashboard, load time.Duration, ok bool) {
-		server, ok = measure.ServerCPU(d.Dir)
-		dashboard, there := measure.ProcessCPU(web.command.Process.Pid)
-		return server, dashboard, measure.ClientCPU(), ok && there
+func (d *data) used(ctx context.Context, each time.Duration, web *web) (u Used, err error) {
+	before, err := d.spent(ctx, web)
+	if err != nil {
+		return u, err
 	}
-	server, dashboard, load, ok := now()
 	began := time.Now()
 	wait(ctx, each)
-	server2, dashboard2, load2, still := now()
-	if !ok || !still {
-		return Used{}, errors.Join(ctx.Err(), errors.New("the processor time of the server or the dashboard is not known here"))
+	after, err := d.spent(ctx, web)
+	of := func(before, after time.Duration) float64 {
+		return (after - before).Seconds() / time.Since(began).Seconds()
 	}
-	took := time.Since(began).Seconds()
-	return Used{(server2 - server).Seconds() / took, (dashboard2 - dashboard).Seconds() / took, (load2 - load).Seconds() / took},
-		ctx.Err()
+	return Used{of(before.server, after.server), of(before.sessions, after.sessions), of(before.web, after.web),
+		of(before.load, after.load)}, err
 }
 
 // page is what a viewer looks at.
@@ -264,7 +291,7 @@ func (d *data) serve(ctx context.Context) (*web, error) {
 		return nil, err
 	}
 	w := &web{command: exec.Command(program, "serve", "--listen", "127.0.0.1:0"), remove: remove}
-	w.command.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+d.URL)
+	w.command.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+d.URL, "PGAPPNAME="+application)
 	said, err := w.command.StderrPipe()
 	if err == nil {
 		err = w.command.Start()
