@@ -182,3 +182,43 @@ func TestAStreamThatIsKeptBack(t *testing.T) {
 		t.Errorf("status %d: %q", response.StatusCode, body)
 	}
 }
+
+// Those who have a page open get what one of them has read of the same figures, but never what another one may see.
+// Whoever opens it reads it.
+func TestAnUpdateIsSharedAndAPageIsNot(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *webui.Config) {
+		c.Refresh, c.Insecure, c.Actions = time.Hour, false, true
+		c.Authenticate = func(r *http.Request) (webui.User, error) {
+			user := webui.User{Name: r.Header.Get("As")}
+			switch user.Name {
+			case "operator":
+				user.Role = webui.Operator
+			case "clerk":
+				user.Tables = []string{"timers"}
+			}
+			return user, nil
+		}
+	})
+	s.read()
+	update := func(user, path string) string {
+		return s.send(http.MethodGet, path, http.Header{"As": {user}, "Txwork-Update": {"1"}}).body
+	}
+	is := func(what, body, text string, want bool) {
+		t.Helper()
+		if strings.Contains(body, text) != want {
+			t.Errorf("%s shows %q: %v, want %v:\n%s", what, text, !want, want, content(body))
+		}
+	}
+	is("a page without keys", update("ann", "/keys"), "key-of-ours", false)
+	s.keyed("key-of-ours", "status = status")
+	is("an update", update("ann", "/keys"), "key-of-ours", false)
+	is("another viewer's update", update("bob", "/keys"), "key-of-ours", false)
+	is("another viewer's update", update("bob", "/keys"), "bob", true)
+	is("an update of another page", update("ann", "/keys?table=outbox"), "key-of-ours", true)
+	is("a page that is opened", s.send(http.MethodGet, "/keys", http.Header{"As": {"ann"}}).body, "key-of-ours", true)
+	is("an update of who sees less", update("clerk", "/"), "t/outbox/ready", false)
+	is("an update of who sees all", update("ann", "/"), "t/outbox/ready", true)
+	is("a viewer's update", update("ann", "/queues"), "<button>Pause", false)
+	is("an operator's update", update("operator", "/keys"), "key-of-ours", true)
+}

@@ -25,6 +25,7 @@ type options struct {
 	only     *regexp.Regexp
 	commands bool
 	cold     bool
+	reads    bool
 	json     bool
 }
 
@@ -39,6 +40,7 @@ func parse(args []string, progress io.Writer) (o options, err error) {
 	flags.BoolVar(&o.commands, "commands", true, "measure the reading commands, too, a fifth as often")
 	flags.BoolVar(&o.cold, "cold", false, "ask for each page once with nothing in memory first: the server is restarted, "+
 		"with --database-url by you")
+	flags.BoolVar(&o.reads, "reads", true, "ask once more for each page, and count what the server reads for it")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -103,7 +105,7 @@ func (d *data) measure(ctx context.Context, o options, progress io.Writer) (r Re
 			return r, err
 		}
 	}
-	if r.Pages, r.Reading, err = d.measurePages(ctx, asks, o.rounds, progress); err != nil {
+	if r.Pages, r.Reading, err = d.measurePages(ctx, asks, o, progress); err != nil {
 		return r, err
 	}
 	for i := range cold {

@@ -132,10 +132,16 @@ func (b *dashboard) warm(ctx context.Context) error {
 }
 
 // measurePages asks for each page a number of times, in turns.
-func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progress io.Writer) (timings []Timing,
+func (d *data) measurePages(ctx context.Context, asks []ask, o options, progress io.Writer) (timings []Timing,
 	reading float64, err error) {
-	if timings, err = d.count(ctx, asks); err != nil {
-		return nil, 0, err
+	timings = make([]Timing, len(asks))
+	for i, a := range asks {
+		timings[i] = Timing{What: a.Path, Deep: a.Deep}
+	}
+	if o.reads {
+		if err := d.count(ctx, timings); err != nil {
+			return nil, 0, err
+		}
 	}
 	b, err := d.dashboard(ctx, 0)
 	if err != nil {
@@ -149,7 +155,7 @@ func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progres
 	if err := b.warm(ctx); err != nil {
 		return nil, 0, err
 	}
-	for round := range rounds {
+	for round := range o.rounds {
 		for i, a := range asks {
 			took, problem, err := b.ask(ctx, a.Path)
 			if err != nil {
@@ -160,7 +166,7 @@ func (d *data) measurePages(ctx context.Context, asks []ask, rounds int, progres
 				timings[i].Problem = problem
 			}
 		}
-		fmt.Fprintf(progress, "pages: round %d of %d\n", round+1, rounds)
+		fmt.Fprintf(progress, "pages: round %d of %d\n", round+1, o.rounds)
 	}
 	sum(timings)
 	return timings, measure.Milliseconds(first), nil
@@ -174,32 +180,30 @@ func sum(timings []Timing) {
 	}
 }
 
-// count asks for each page once, and returns what the server reads for it.
-func (d *data) count(ctx context.Context, asks []ask) ([]Timing, error) {
+// count asks for each page once, and counts what the server reads for it.
+func (d *data) count(ctx context.Context, timings []Timing) error {
 	b, err := d.dashboard(ctx, 30*time.Second) // what is read for all viewers should not be counted often
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer b.close()
 	if err := b.warm(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	timings := make([]Timing, len(asks))
 	before, err := d.reads(ctx, b.pool)
-	for i, a := range asks {
+	for i := range timings {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		timings[i] = Timing{What: a.Path, Deep: a.Deep}
-		if _, timings[i].Problem, err = b.ask(ctx, a.Path); err != nil {
-			return nil, err
+		if _, timings[i].Problem, err = b.ask(ctx, timings[i].What); err != nil {
+			return err
 		}
 		var after reads
 		after, err = d.reads(ctx, b.pool)
 		timings[i].Reads = &reads{after.Entries - before.Entries, after.Blocks - before.Blocks}
 		before = after
 	}
-	return timings, err
+	return err
 }
 
 // reads returns what the server has read so far, by its statistics: sessions send theirs when they end.
