@@ -87,6 +87,9 @@ func (f Filter) condition(q listQuery, others int) (bounds, matches string, args
 	} else {
 		c.all = append(c.all, times...)
 	}
+	if q.few != "" {
+		c.all = append(c.all, q.few)
+	}
 	matches = "true"
 	if len(c.all) > 0 {
 		matches = "coalesce(" + strings.Join(c.all, " AND ") + ", false)"

@@ -48,7 +48,7 @@ type ListOptions struct {
 // List reads a page of the rows in a state. It calls looked with the number of rows that it has read to find those that
 // a filter selects.
 func (d *DB) List(ctx context.Context, t *workqueue.Table, o ListOptions, looked func(rows int)) (*Page, error) {
-	if o.Filter.Given() {
+	if o.Filter.Given() || Listings[o.State].few != "" {
 		return d.listFiltered(ctx, t, o, looked)
 	}
 	p := d.newPage(t)
@@ -88,6 +88,10 @@ func (p *Page) read(ctx context.Context, tx pgx.Tx, q listQuery, text string, ar
 	return err
 }
 
+// firstRead is how many times as many rows as a page has are read first, since many filters match that often. Each
+// further statement reads as many times more, up to [ScanBatch].
+const firstRead = 4
+
 // listFiltered first finds the page's rows, examining a bounded number of rows in each statement, and then reads them.
 func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions, looked func(rows int)) (*Page,
 	error) {
@@ -101,12 +105,14 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 			return p, err
 		}
 	}
-	if s.plain {
-		s.batch = min(s.batch, o.Limit+1)
+	s.batch = o.Limit + 1
+	if !s.plain {
+		s.batch *= firstRead
 	}
 	var ids []uuid.UUID
 	more := true
 	for ; more && len(ids) <= o.Limit && s.read < MaxSearched; looked(s.read) {
+		s.batch = min(s.batch, ScanBatch, MaxSearched-s.read)
 		var found []foundPlace
 		if found, more, err = s.next(ctx); err != nil {
 			return p, err
@@ -114,6 +120,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		for _, f := range found {
 			ids = append(ids, f.ID)
 		}
+		s.batch *= firstRead
 	}
 	if more && len(ids) <= o.Limit {
 		p.Searched, p.SearchedTo = s.read, s.to
@@ -123,7 +130,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 	ids = ids[:min(len(ids), o.Limit+1)]
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		text := fmt.Sprintf("SELECT %s FROM %s AS r WHERE r.id = ANY ($1::uuid[]) AND %s ORDER BY %s", s.query.fields(),
-			s.query.layout.Table, s.query.where, s.query.ordering())
+			s.query.layout.Table, s.query.has(), s.query.ordering())
 		return p.read(ctx, tx, s.query, text, ids)
 	})
 	p.finish(o)

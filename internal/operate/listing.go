@@ -12,6 +12,7 @@ import (
 // the table is.
 type Listing struct {
 	where string
+	few   string   // what tells its rows from others in the index, of which there may be far more; empty if there are not
 	order []Column // without the lanes, which lead the index
 	lanes bool
 	down  bool   // newest first
@@ -44,17 +45,17 @@ var Listings = map[string]Listing{
 		order: claimOrder, lanes: true, When: "DUE", Time: dueAt},
 	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []Column{{"id", "uuid"}}, When: "DUE",
 		Time: dueAt},
-	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
+	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.due_at <= now()", few: "r.status = 1",
 		order: claimOrder, lanes: true, When: "LEASE ENDS", Time: lockedAt, Runs: true},
-	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND " +
-		"r.locked_until < now()",
+	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.due_at <= now()",
+		few:   "r.status = 1 AND r.locked_until < now()",
 		order: claimOrder, lanes: true, When: "LEASE ENDED", Time: lockedAt, Runs: true},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: doneOrder, down: true, When: "DONE",
 		Time: func(r *Row) *time.Time { return r.CompletedAt }, since: "completed_at"},
 	"failed": {where: DeadLetters.where, order: failOrder, down: true, When: "FAILED",
 		Time: func(r *Row) *time.Time { return r.FailedAt }, since: "failed_at"},
-	"cancelled": {where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NOT NULL", order: failOrder, down: true,
+	"cancelled": {where: "r.failed_at IS NOT NULL", few: "r.cancelled_at IS NOT NULL", order: failOrder, down: true,
 		When: "CANCELLED", Time: func(r *Row) *time.Time { return r.FailedAt }, since: "failed_at"},
 }
 
@@ -65,10 +66,19 @@ var Ended = Listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL 
 // before returns those of the rows that the listing had at a moment, and has still, that have been in its state since
 // before a time, as far as the index tells, oldest first.
 func (l Listing) before(t, at time.Time) Listing {
+	l.few = strings.ReplaceAll(l.few, "now()", moment(at))
 	l.where = strings.ReplaceAll(l.where, "now()", moment(at)) +
 		fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
 	l.down = false
 	return l
+}
+
+// has is the condition of its rows.
+func (l Listing) has() string {
+	if l.few == "" {
+		return l.where
+	}
+	return l.where + " AND " + l.few
 }
 
 // moment writes a time as SQL has it.

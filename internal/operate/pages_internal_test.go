@@ -85,6 +85,31 @@ func TestASearchGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
+// The rows in progress, and those that were cancelled, are looked for among a bounded number of others.
+func TestAListOfFewRowsIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, outbox.Spec, outbox.DDL)
+	f.exec(`INSERT INTO {table} (topic, payload, due_at) SELECT 't', '', now() - interval '1 hour'
+		FROM generate_series(1, $1)`, MaxSearched+100)
+	f.exec(`INSERT INTO {table} (topic, payload, due_at, status, attempts, owner_token, locked_until)
+		SELECT 't', '', now() - interval '1 minute', 1, 1, gen_random_uuid(), now() + '1 hour'::interval * (i - 2)
+		FROM generate_series(1, 3) AS i`)
+	f.exec(`INSERT INTO {table} (topic, payload, status, attempts, completed_at, failed_at, cancelled_at)
+		SELECT 't', '', 3, 1, now(), now() - i * interval '1 second', CASE WHEN i > $1 THEN now() END
+		FROM generate_series(1, $1 + 2) AS i`, MaxSearched+100)
+	f.exec("VACUUM ANALYZE {table}")
+	for state, want := range map[string]int{"in_progress": 3, "expired": 2, "cancelled": 2} {
+		first := f.list(ListOptions{State: state, Limit: 50})
+		if first.Searched != MaxSearched || len(first.Rows) > 0 || first.Next == "" {
+			t.Errorf("the first page of %s has %d rows, and has searched %d", state, len(first.Rows), first.Searched)
+			continue
+		}
+		if next := f.list(ListOptions{State: state, Limit: 50, After: first.Next}); len(next.Rows) != want || next.Next != "" {
+			t.Errorf("the next page of %s has %d rows, want %d", state, len(next.Rows), want)
+		}
+	}
+}
+
 // A key is found by the indexes of keys, if these have all rows in the state.
 func TestAKeyIsFoundByItsIndexes(t *testing.T) {
 	t.Parallel()

@@ -164,7 +164,7 @@ func (f *fixture) meeting(l Listing, filter Filter) []uuid.UUID {
 		if err != nil {
 			return err
 		}
-		conditions := []string{l.where}
+		conditions := []string{l.has()}
 		equal := func(value string, columns ...string) {
 			var either []string
 			for _, c := range columns {

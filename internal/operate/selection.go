@@ -117,7 +117,7 @@ func (d *DB) Each(
 func DeleteRows(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, l Listing, ids []uuid.UUID) (int, error) {
 	table := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
 	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
-		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.where)
+		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.has())
 	deleted, err := tx.Exec(ctx, text, ids)
 	return int(deleted), err
 }
