@@ -239,7 +239,7 @@ func TestManyCauses(t *testing.T) {
 	s.shows("/dead", http.StatusOK, ">t100<")
 	s.lacks("/dead", "more causes", "A sample")
 	write(101, 101)
-	s.shows("/dead", http.StatusOK, "There are more causes: these are the 100 most frequent among the latest 5,000 rows")
+	s.shows("/dead", http.StatusOK, "There are more causes: these are the 100 most frequent among the latest 2,857 rows")
 }
 
 // A request in the form that proxies are sent has no path either, if it is about the root.

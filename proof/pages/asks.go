@@ -57,15 +57,13 @@ func (d *data) asks(ctx context.Context) (all []ask, err error) {
 		if all, err = d.lists(ctx, all, table); err != nil {
 			return nil, err
 		}
-		for status := range 4 {
-			find := fmt.Sprintf("SELECT id::text FROM txwork.%s WHERE status = %d LIMIT 1", table, status)
+		for _, state := range []string{"completed_at IS NULL AND NOT waiting AND status = 0",
+			"completed_at IS NULL AND NOT waiting AND status = 1", "completed_at IS NULL AND waiting",
+			"failed_at IS NOT NULL", "status = 2"} {
+			find := "SELECT id::text FROM txwork." + table + " WHERE " + state + " LIMIT 1"
 			if all, err = d.found(ctx, all, false, "/t/"+table+"/row/%s", find); err != nil {
 				return nil, err
 			}
-		}
-		find := "SELECT id::text FROM txwork." + table + " WHERE waiting LIMIT 1"
-		if all, err = d.found(ctx, all, false, "/t/"+table+"/row/%s", find); err != nil {
-			return nil, err
 		}
 		if all, err = d.found(ctx, all, false, "/find?q=%s", "SELECT min(id::text) FROM txwork."+table); err != nil {
 			return nil, err

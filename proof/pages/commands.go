@@ -21,17 +21,17 @@ var commandLines = []struct{ line, find string }{
 	{line: "joins jobs --label nothing"}, {line: "joins jobs {}", find: "SELECT id::text FROM txwork.jobs_join WHERE label = 'largest'"},
 	{line: "jobs list"}, {line: "jobs list --kind kind-59"}, {line: "jobs list --kind nothing"}, {line: "jobs list --queue queue-19"}, {line: "jobs list --status failed"},
 	{line: "jobs list --status in_progress"}, {line: "jobs list --status scheduled --queue queue-19"}, {line: "jobs list --schedule schedule-0001"},
-	{line: "jobs queues"}, {line: "jobs show {}", find: "SELECT id::text FROM txwork.jobs WHERE status = 3 LIMIT 1"},
+	{line: "jobs queues"}, {line: "jobs show {}", find: "SELECT id::text FROM txwork.jobs WHERE failed_at IS NOT NULL LIMIT 1"},
 	{line: "timers list"}, {line: "timers list --status failed"}, {line: "timers list --status in_progress"}, {line: "timers list --prefix timer-77"}, {line: "timers list --after timer-5"},
 	{line: "outbox topics"}, {line: "inbox topics"}, {line: "schedules list"}, {line: "audit"}, {line: "audit --who nobody"}, {line: "audit --since 7d --verb redrive"},
 	{line: "show jobs {}", find: "SELECT id::text FROM txwork.jobs WHERE status = 2 LIMIT 1"},
-	{line: "show outbox {}", find: "SELECT id::text FROM txwork.outbox WHERE waiting LIMIT 1"},
-	{line: "show inbox {}", find: "SELECT id::text FROM txwork.inbox WHERE status = 3 LIMIT 1"},
-	{line: "show timers {}", find: "SELECT id::text FROM txwork.timers WHERE status = 0 LIMIT 1"},
+	{line: "show outbox {}", find: "SELECT id::text FROM txwork.outbox WHERE completed_at IS NULL AND waiting LIMIT 1"},
+	{line: "show inbox {}", find: "SELECT id::text FROM txwork.inbox WHERE failed_at IS NOT NULL LIMIT 1"},
+	{line: "show timers {}", find: "SELECT id::text FROM txwork.timers WHERE completed_at IS NULL AND NOT waiting LIMIT 1"},
 	{line: "purge jobs --dry-run --done-older-than 1d"}, {line: "purge outbox --dry-run --failed-older-than 1d"},
 	{line: "purge inbox --dry-run --done-older-than 1d --error nothing"},
 	{line: "redrive jobs --all-failed --dry-run"}, {line: "redrive jobs --all-failed --dry-run --error nothing"}, {line: "cancel jobs --all-live --dry-run"},
-	{line: "discard outbox --all-failed --dry-run"}, {line: "metrics --once"}, {line: "migrate status"}, {line: "reap --dry-run"},
+	{line: "discard outbox --all-failed --dry-run"}, {line: "migrate status"},
 }
 
 // commands are the reading commands, with the lists of every table in every state and with every filter.

@@ -201,7 +201,7 @@ func (d *data) page(ctx context.Context, viewer int) string {
 	path := watched[viewer%len(watched)]
 	if strings.HasSuffix(path, "/row/") {
 		var id string
-		_ = d.Pool.QueryRow(ctx, "SELECT id::text FROM txwork.jobs WHERE status = 3 OFFSET $1 LIMIT 1", viewer).Scan(&id)
+		_ = d.Pool.QueryRow(ctx, "SELECT id::text FROM txwork.jobs WHERE failed_at IS NOT NULL OFFSET $1 LIMIT 1", viewer).Scan(&id)
 		path += id
 	}
 	return path
