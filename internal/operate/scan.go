@@ -33,12 +33,13 @@ type scan struct {
 	to     *time.Time // of the last row that was read, if the rows are in the order of a time
 }
 
-// A foundPlace is one row that a scan has read.
+// A foundPlace is a row that a scan has read: one that matches, or the last of a batch.
 type foundPlace struct {
 	ID       uuid.UUID  `db:"id"`
 	Position string     `db:"position"`
 	At       *time.Time `db:"at"`
 	Matches  bool       `db:"matches"`
+	Number   int        `db:"number"` // in the batch
 }
 
 // newScan begins at the first row of a listing.
@@ -76,9 +77,10 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 	if err != nil || len(all) == 0 {
 		return nil, false, err
 	}
-	s.read += len(all)
-	s.to = all[len(all)-1].At
-	if err := json.Unmarshal([]byte(all[len(all)-1].Position), &s.after); err != nil {
+	last := all[len(all)-1]
+	s.read += last.Number
+	s.to = last.At
+	if err := json.Unmarshal([]byte(last.Position), &s.after); err != nil {
 		return nil, false, err
 	}
 	for _, p := range all {
@@ -86,8 +88,14 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 			found = append(found, p)
 		}
 	}
-	return found, len(all) == s.batch, nil
+	return found, last.Number == s.batch, nil
 }
+
+// batchText takes those rows of a batch that are of interest, in its order.
+const batchText = `SELECT s.id, json_build_array(%s)::text AS position, s.at, s.matches, s.number
+FROM (SELECT b.*, row_number() OVER () AS number, count(*) OVER () AS size FROM (%s) AS b) AS s
+WHERE s.matches OR s.number = s.size
+ORDER BY s.number`
 
 func (s *scan) statement() (text string, args []any, err error) {
 	args = []any{s.batch}
@@ -99,9 +107,13 @@ func (s *scan) statement() (text string, args []any, err error) {
 	if s.query.keys[0].Type == "timestamptz" {
 		at = "r." + s.query.keys[0].Quoted()
 	}
-	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s::timestamptz AS at, %s AS matches",
-		s.query.position(), at, matches)
-	return s.query.selecting(fields, bounds, s.after != nil), append(args, values...), err
+	keys, position := make([]string, len(s.query.keys)), make([]string, len(s.query.keys))
+	for i, k := range s.query.keys {
+		keys[i], position[i] = fmt.Sprintf("r.%s AS k%d", k.Quoted(), i), fmt.Sprintf("s.k%d::text", i)
+	}
+	fields := fmt.Sprintf("r.id, %s, %s::timestamptz AS at, %s AS matches", strings.Join(keys, ", "), at, matches)
+	text = fmt.Sprintf(batchText, strings.Join(position, ", "), s.query.selecting(fields, bounds, s.after != nil))
+	return text, append(args, values...), err
 }
 
 // position selects the values of the order, as text.
