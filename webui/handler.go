@@ -177,7 +177,9 @@ func (h *handler) live(read func(context.Context, *request) (view, error)) http.
 		}
 		asked := r.Context().Value(requestKey{}).(*request)
 		asked.Request = r
-		v, p := h.sharing.page(r.Context(), last, asked.scope(), func() (view, *problem) { return h.inTurn(asked, shared) })
+		v, p := h.sharing.page(r.Context(), last, asked.scope(), func() (view, *problem) {
+			return h.inTurn(asked, shared)
+		})
 		asked.answer(w, v, p)
 	}
 }

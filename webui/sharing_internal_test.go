@@ -58,14 +58,14 @@ func TestAProblemIsNotShared(t *testing.T) {
 			return view{}, &busy
 		})
 		synctest.Wait()
-		if v, p := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "read"}, nil }); p != nil ||
-			v.title != "read" {
+		v, p := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "read"}, nil })
+		if p != nil || v.title != "read" {
 			t.Errorf("the page has the title %q, problem %v", v.title, p)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		s.find(of, "/slow")
-		s.page(gone, of, "/slow", func() (view, *problem) { return view{}, nil }) // returns, though nobody reads the page
+		s.find(of, "/slow") // nobody reads it
+		s.page(gone, of, "/slow", func() (view, *problem) { return view{}, nil })
 	})
 }
 

@@ -74,8 +74,8 @@ type frame struct {
 
 // frame is what the layout shows of a page.
 func (r *request) frame(v view) frame {
-	return frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables, v.partial, v.live, assetVersion, r.acts(),
-		v.data, v.content}
+	return frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables, v.partial, v.live, assetVersion,
+		r.acts(), v.data, v.content}
 }
 
 // render renders what is below the head of a page.

@@ -2,8 +2,8 @@
 //
 //	go run ./proof pages
 //
-// It fills a private server with the same settings: 97 % of the jobs are completed, 2 % discarded, and 1 % available. River
-// UI is one page that asks an API for what it shows; what is measured is these requests.
+// It fills a private server with the same settings: 97 % of the jobs are completed, 2 % discarded, and 1 % available.
+// River UI is one page that asks an API for what it shows; what is measured is these requests.
 package main
 
 import (

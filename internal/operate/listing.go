@@ -12,7 +12,7 @@ import (
 // the table is.
 type Listing struct {
 	where string
-	few   string   // what tells its rows from others in the index, of which there may be far more; empty if there are not
+	few   string   // what tells its rows from far more others in the index; empty if there are none
 	order []Column // without the lanes, which lead the index
 	lanes bool
 	down  bool   // newest first

@@ -104,7 +104,8 @@ func TestAListOfFewRowsIsBounded(t *testing.T) {
 			t.Errorf("the first page of %s has %d rows, and has searched %d", state, len(first.Rows), first.Searched)
 			continue
 		}
-		if next := f.list(ListOptions{State: state, Limit: 50, After: first.Next}); len(next.Rows) != want || next.Next != "" {
+		next := f.list(ListOptions{State: state, Limit: 50, After: first.Next})
+		if len(next.Rows) != want || next.Next != "" {
 			t.Errorf("the next page of %s has %d rows, want %d", state, len(next.Rows), want)
 		}
 	}

@@ -25,12 +25,17 @@ type ask struct {
 // asks are all pages with every filter. They are those of the dashboard's routes.
 func (d *data) asks(ctx context.Context) (all []ask, err error) {
 	for _, path := range []string{"/", "/queues", "/history", "/history?range=day", "/history?range=week",
-		"/history?table=jobs&range=hour", "/history?table=jobs&lane=queue-0&range=day", "/history?table=jobs&lane=queue-0&range=week",
-		"/schedules", "/schedules?hours=6", "/schedules?hours=168&zone=Europe/Zagreb", "/schedules?table=timers_schedule",
-		"/logs", "/inbox", "/inbox?table=inbox&consumer=consumer-9&source=source-9", "/alarms", "/maintenance", "/processes",
+		"/history?table=jobs&range=hour", "/history?table=jobs&lane=queue-0&range=day",
+		"/history?table=jobs&lane=queue-0&range=week",
+		"/schedules", "/schedules?hours=6", "/schedules?hours=168&zone=Europe/Zagreb",
+		"/schedules?table=timers_schedule",
+		"/logs", "/inbox", "/inbox?table=inbox&consumer=consumer-9&source=source-9", "/alarms", "/maintenance",
+		"/processes",
 		"/keys", "/keys?table=jobs", "/keys?table=outbox", "/joins", "/joins?status=completed", "/joins?status=failed",
-		"/joins?status=cancelled", "/joins?table=jobs&label=batch+0", "/joins?status=completed&table=jobs&label=batch+7",
-		"/joins?status=completed&label=nothing", "/dead", "/dead?table=jobs", "/audit", "/audit?who=operator-3", "/audit?verb=redrive", "/audit?table=jobs",
+		"/joins?status=cancelled", "/joins?table=jobs&label=batch+0",
+		"/joins?status=completed&table=jobs&label=batch+7",
+		"/joins?status=completed&label=nothing", "/dead", "/dead?table=jobs", "/audit", "/audit?who=operator-3",
+		"/audit?verb=redrive", "/audit?table=jobs",
 		"/audit?newer=1h", "/audit?who=nobody", "/audit?verb=redrive&table=jobs&newer=7d", "/find?q=customer-7",
 		"/find?q=00000000-0000-7000-8000-000000000000", "/t/nothing/ready"} {
 		all = append(all, ask{Path: path})
@@ -41,7 +46,8 @@ func (d *data) asks(ctx context.Context) (all []ask, err error) {
 	}{
 		{true, "/keys?table=jobs&after=%s", "SELECT 'customer-9'"},
 		{true, "/schedules?table=jobs_schedule&after=%s", "SELECT 'schedule-2400'"},
-		{true, "/joins?status=completed&after=%s", "SELECT min(id::text) FROM (SELECT id FROM txwork.jobs_join ORDER BY id DESC LIMIT 49950) AS j"},
+		{true, "/joins?status=completed&after=%s", "SELECT min(id::text) FROM (SELECT id FROM txwork.jobs_join " +
+			"ORDER BY id DESC LIMIT 49950) AS j"},
 		{true, "/audit?after=%s", "SELECT max(id)::text FROM (SELECT id FROM txwork.audit ORDER BY id LIMIT 100) AS a"},
 		{false, "/audit/%s", "SELECT action::text FROM txwork.audit ORDER BY id DESC LIMIT 1"},
 		{false, "/joins/jobs/%s", "SELECT id::text FROM txwork.jobs_join WHERE label = 'largest'"},
@@ -87,14 +93,22 @@ func (d *data) found(ctx context.Context, all []ask, deep bool, format, find str
 
 // filters of each table: alone, and in pairs.
 var filters = map[string][]string{
-	"jobs": {"kind=kind-0", "kind=kind-59", "kind=nothing", "queue=queue-0", "queue=queue-19", "key=customer-7", "key=nothing", "error=card", "error=nothing",
-		"newer=1h", "newer=3d", "older=1h", "older=3d", "older=1h&newer=3d", "kind=kind-59&queue=queue-19", "kind=kind-0&error=card", "queue=queue-19&newer=1h",
-		"kind=nothing&older=1h", "key=customer-7&newer=3d", "error=nothing&newer=3d", "key=customer-7&kind=kind-1", "queue=nothing&error=card"},
-	"outbox": {"topic=topic-0", "topic=topic-39", "topic=nothing", "key=customer-7", "key=nothing", "error=card", "error=nothing", "newer=1h", "older=3d",
-		"topic=topic-39&error=card", "topic=topic-39&newer=1h", "topic=nothing&older=1h", "key=customer-7&topic=topic-1"},
-	"inbox": {"consumer=consumer-0", "consumer=consumer-19", "consumer=nothing", "topic=topic-39", "key=message-7000", "key=nothing", "error=card", "error=nothing",
-		"newer=1h", "older=3d", "consumer=consumer-19&error=card", "consumer=consumer-19&newer=1h", "consumer=consumer-19&topic=topic-39", "consumer=consumer-0&key=message-7000"},
-	"timers": {"topic=topic-0", "topic=topic-39", "topic=nothing", "key=timer-7000", "key=nothing", "error=card", "error=nothing", "newer=1h", "older=3d",
+	"jobs": {"kind=kind-0", "kind=kind-59", "kind=nothing", "queue=queue-0", "queue=queue-19", "key=customer-7",
+		"key=nothing", "error=card", "error=nothing",
+		"newer=1h", "newer=3d", "older=1h", "older=3d", "older=1h&newer=3d", "kind=kind-59&queue=queue-19",
+		"kind=kind-0&error=card", "queue=queue-19&newer=1h",
+		"kind=nothing&older=1h", "key=customer-7&newer=3d", "error=nothing&newer=3d", "key=customer-7&kind=kind-1",
+		"queue=nothing&error=card"},
+	"outbox": {"topic=topic-0", "topic=topic-39", "topic=nothing", "key=customer-7", "key=nothing", "error=card",
+		"error=nothing", "newer=1h", "older=3d",
+		"topic=topic-39&error=card", "topic=topic-39&newer=1h", "topic=nothing&older=1h",
+		"key=customer-7&topic=topic-1"},
+	"inbox": {"consumer=consumer-0", "consumer=consumer-19", "consumer=nothing", "topic=topic-39", "key=message-7000",
+		"key=nothing", "error=card", "error=nothing",
+		"newer=1h", "older=3d", "consumer=consumer-19&error=card", "consumer=consumer-19&newer=1h",
+		"consumer=consumer-19&topic=topic-39", "consumer=consumer-0&key=message-7000"},
+	"timers": {"topic=topic-0", "topic=topic-39", "topic=nothing", "key=timer-7000", "key=nothing", "error=card",
+		"error=nothing", "newer=1h", "older=3d",
 		"topic=topic-39&error=card", "topic=topic-39&newer=1h"},
 	"jobs_schedule": {"key=schedule-0007", "newer=1h", "older=3d", "error=card"},
 }

@@ -122,8 +122,8 @@ func (d *data) measure(ctx context.Context, o options, progress io.Writer) (r Re
 	return r, nil
 }
 
-// measureCold asks for each page once, after a restart for all of them: pages that are like one before find in memory what
-// that one has read.
+// measureCold asks for each page once, after a restart for all of them: pages that are like one before find in memory
+// what that one has read.
 func (d *data) measureCold(ctx context.Context, asks []ask) (cold []float64, err error) {
 	if d.server != nil {
 		if err := d.chill(ctx); err != nil {
@@ -146,12 +146,14 @@ func (d *data) measureCold(ctx context.Context, asks []ask) (cold []float64, err
 }
 
 func (r Result) slow() bool {
-	return slices.ContainsFunc(append(slices.Clone(r.Pages), r.Commands...), func(t Timing) bool { return t.P99 >= limit })
+	slow := func(t Timing) bool { return t.P99 >= limit }
+	return slices.ContainsFunc(r.Pages, slow) || slices.ContainsFunc(r.Commands, slow)
 }
 
 // print prints what was slowest, and what could not be shown.
 func (r Result) print(out io.Writer) error {
-	fmt.Fprintf(out, "%d rows, %d MB; what all viewers see together is read in %.0f ms\n", r.Rows, r.Bytes>>20, r.Reading)
+	fmt.Fprintf(out, "%d rows, %d MB; what all viewers see together is read in %.0f ms\n", r.Rows, r.Bytes>>20,
+		r.Reading)
 	for _, all := range []struct {
 		what    string
 		timings []Timing
@@ -165,8 +167,8 @@ func (r Result) print(out io.Writer) error {
 				over++
 			}
 		}
-		fmt.Fprintf(out, "\n%d %s, %d of them at %d ms or more (p99); the slowest:\n\n%9s %9s %9s %8s %8s\n", len(all.timings), all.what,
-			over, limit, "p50 ms", "p99 ms", "cold ms", "entries", "blocks")
+		fmt.Fprintf(out, "\n%d %s, %d of them at %d ms or more (p99); the slowest:\n\n%9s %9s %9s %8s %8s\n",
+			len(all.timings), all.what, over, limit, "p50 ms", "p99 ms", "cold ms", "entries", "blocks")
 		for i, t := range all.timings {
 			if i < max(over, 25) || t.Problem != "" {
 				fmt.Fprintln(out, t)

@@ -16,21 +16,30 @@ import (
 
 // commandLines are the reading commands of the program. {} is replaced by what a query finds.
 var commandLines = []struct{ line, find string }{
-	{line: "stats"}, {line: "stats --since 1h"}, {line: "stats --since 7d"}, {line: "doctor --fail-on never"}, {line: "top --once --width 120"},
-	{line: "keys jobs"}, {line: "keys jobs --after customer-9"}, {line: "keys outbox"}, {line: "joins jobs"}, {line: "joins jobs --status completed"},
-	{line: "joins jobs --label nothing"}, {line: "joins jobs {}", find: "SELECT id::text FROM txwork.jobs_join WHERE label = 'largest'"},
-	{line: "jobs list"}, {line: "jobs list --kind kind-59"}, {line: "jobs list --kind nothing"}, {line: "jobs list --queue queue-19"}, {line: "jobs list --status failed"},
-	{line: "jobs list --status in_progress"}, {line: "jobs list --status scheduled --queue queue-19"}, {line: "jobs list --schedule schedule-0001"},
-	{line: "jobs queues"}, {line: "jobs show {}", find: "SELECT id::text FROM txwork.jobs WHERE failed_at IS NOT NULL LIMIT 1"},
-	{line: "timers list"}, {line: "timers list --status failed"}, {line: "timers list --status in_progress"}, {line: "timers list --prefix timer-77"}, {line: "timers list --after timer-5"},
-	{line: "outbox topics"}, {line: "inbox topics"}, {line: "schedules list"}, {line: "audit"}, {line: "audit --who nobody"}, {line: "audit --since 7d --verb redrive"},
+	{line: "stats"}, {line: "stats --since 1h"}, {line: "stats --since 7d"}, {line: "doctor --fail-on never"},
+	{line: "top --once --width 120"},
+	{line: "keys jobs"}, {line: "keys jobs --after customer-9"}, {line: "keys outbox"}, {line: "joins jobs"},
+	{line: "joins jobs --status completed"},
+	{line: "joins jobs --label nothing"},
+	{line: "joins jobs {}", find: "SELECT id::text FROM txwork.jobs_join WHERE label = 'largest'"},
+	{line: "jobs list"}, {line: "jobs list --kind kind-59"}, {line: "jobs list --kind nothing"},
+	{line: "jobs list --queue queue-19"}, {line: "jobs list --status failed"},
+	{line: "jobs list --status in_progress"}, {line: "jobs list --status scheduled --queue queue-19"},
+	{line: "jobs list --schedule schedule-0001"},
+	{line: "jobs queues"},
+	{line: "jobs show {}", find: "SELECT id::text FROM txwork.jobs WHERE failed_at IS NOT NULL LIMIT 1"},
+	{line: "timers list"}, {line: "timers list --status failed"}, {line: "timers list --status in_progress"},
+	{line: "timers list --prefix timer-77"}, {line: "timers list --after timer-5"},
+	{line: "outbox topics"}, {line: "inbox topics"}, {line: "schedules list"}, {line: "audit"},
+	{line: "audit --who nobody"}, {line: "audit --since 7d --verb redrive"},
 	{line: "show jobs {}", find: "SELECT id::text FROM txwork.jobs WHERE status = 2 LIMIT 1"},
 	{line: "show outbox {}", find: "SELECT id::text FROM txwork.outbox WHERE completed_at IS NULL AND waiting LIMIT 1"},
 	{line: "show inbox {}", find: "SELECT id::text FROM txwork.inbox WHERE failed_at IS NOT NULL LIMIT 1"},
 	{line: "show timers {}", find: "SELECT id::text FROM txwork.timers WHERE completed_at IS NULL AND NOT waiting LIMIT 1"},
 	{line: "purge jobs --dry-run --done-older-than 1d"}, {line: "purge outbox --dry-run --failed-older-than 1d"},
 	{line: "purge inbox --dry-run --done-older-than 1d --error nothing"},
-	{line: "redrive jobs --all-failed --dry-run"}, {line: "redrive jobs --all-failed --dry-run --error nothing"}, {line: "cancel jobs --all-live --dry-run"},
+	{line: "redrive jobs --all-failed --dry-run"}, {line: "redrive jobs --all-failed --dry-run --error nothing"},
+	{line: "cancel jobs --all-live --dry-run"},
 	{line: "discard outbox --all-failed --dry-run"}, {line: "migrate status"},
 }
 
@@ -88,7 +97,9 @@ func (d *data) measureCommands(ctx context.Context, o options, progress io.Write
 	if err != nil {
 		return nil, err
 	}
-	commands = slices.DeleteFunc(commands, func(line []string) bool { return !o.only.MatchString(strings.Join(line, " ")) })
+	commands = slices.DeleteFunc(commands, func(line []string) bool {
+		return !o.only.MatchString(strings.Join(line, " "))
+	})
 	timings := make([]Timing, len(commands))
 	rounds := (o.rounds + 4) / 5
 	for round := range rounds {

@@ -53,8 +53,9 @@ func fill(ctx context.Context, pool *pgxpool.Pool, rows int, progress io.Writer)
 	ended := int(float64(rows)*endedShare) / domainTables
 	write := func(text string, first, last int) error {
 		text = strings.NewReplacer("now()", "timestamptz '"+began.Format(time.RFC3339Nano)+"'",
-			"$millisecond", fmt.Sprint(began.UnixMilli()), "$first", fmt.Sprint(first), "$last", fmt.Sprint(last), "$rows", fmt.Sprint(ended),
-			"$keys", fmt.Sprint(int(float64(rows)*keyShare)), "$joins", fmt.Sprint(int(float64(rows)*joinShare))).Replace(text)
+			"$millisecond", fmt.Sprint(began.UnixMilli()), "$first", fmt.Sprint(first), "$last", fmt.Sprint(last),
+			"$rows", fmt.Sprint(ended), "$keys", fmt.Sprint(int(float64(rows)*keyShare)),
+			"$joins", fmt.Sprint(int(float64(rows)*joinShare))).Replace(text)
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "SET LOCAL session_replication_role = replica; "+text) // without triggers
 			return err

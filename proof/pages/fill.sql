@@ -27,8 +27,8 @@ RETURN decode('{"order": ' || n::text || ', "amount": "' || (n % 900)::text || '
 -- The rows of a table that have ended, from a number to another, out of so many, the oldest first: when each was
 -- written, and when it ended if it is done, a dead letter (2 of 97), or cancelled. Every third row has an ordered key.
 CREATE FUNCTION fill.ended(first bigint, last bigint, rows bigint, keys bigint,
-    OUT n bigint, OUT ms bigint, OUT at timestamptz, OUT done timestamptz, OUT failed timestamptz, OUT cancelled timestamptz,
-    OUT key text) RETURNS SETOF record LANGUAGE sql AS $$
+    OUT n bigint, OUT ms bigint, OUT at timestamptz, OUT done timestamptz, OUT failed timestamptz,
+    OUT cancelled timestamptz, OUT key text) RETURNS SETOF record LANGUAGE sql AS $$
     SELECT i, m, t, t + interval '2 seconds',
         CASE WHEN i % 97 < 2 OR i % 997 = 5 THEN t + interval '2 seconds' END,
         CASE WHEN i % 97 >= 2 AND i % 997 = 5 THEN t + interval '1 second' END,
@@ -42,9 +42,11 @@ $$;
 -- scheduled (seven), or in progress (one, of which every tenth has lost its lease). A key in fifty has no first row: a
 -- dead letter may block it.
 CREATE FUNCTION fill.live(keys bigint, others bigint,
-    OUT n bigint, OUT ms bigint, OUT at timestamptz, OUT due timestamptz, OUT locked timestamptz, OUT waiting boolean, OUT key text)
+    OUT n bigint, OUT ms bigint, OUT at timestamptz, OUT due timestamptz, OUT locked timestamptz, OUT waiting boolean,
+    OUT key text)
 RETURNS SETOF record LANGUAGE sql AS $$
-    SELECT i, $millisecond - i % 7200 * 1000, now() - i % 7200 * interval '1 second', now() - i % 3600 * interval '1 second', NULL::timestamptz,
+    SELECT i, $millisecond - i % 7200 * 1000, now() - i % 7200 * interval '1 second',
+        now() - i % 3600 * interval '1 second', NULL::timestamptz,
         i % 2 = 1, 'customer-' || i / 2
     FROM generate_series(0, 2 * keys - 1) AS i
     WHERE i % 100 <> 0

@@ -4,7 +4,8 @@ INSERT INTO txwork.jobs (id, due_at, created_at, priority, attempts, status, com
 SELECT fill.id(ms, 'jobs', n), at, at, 1 + n % 3, 1, CASE WHEN failed IS NULL THEN 2 ELSE 3 END, done,
     fill.owner(n), failed, cancelled, CASE WHEN failed IS NOT NULL THEN fill.error(n) END,
     CASE WHEN n % 10 = 0 THEN jsonb_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01') END,
-    'kind-' || fill.pick(n, 60), 'queue-' || fill.pick(n / 7, 20), fill.payload(n), CASE WHEN n <= 10 * $joins THEN true END,
+    'kind-' || fill.pick(n, 60), 'queue-' || fill.pick(n / 7, 20), fill.payload(n),
+    CASE WHEN n <= 10 * $joins THEN true END,
     key, CASE WHEN key IS NOT NULL THEN 0 END, CASE WHEN key IS NOT NULL THEN (n % 30 = 0)::int END,
     CASE WHEN key IS NOT NULL THEN n END
 FROM fill.ended($first, $last, $rows, $keys);

@@ -34,7 +34,8 @@ INSERT INTO txwork.jobs (id, priority, waiting, kind, queue, args, concurrency_k
 SELECT fill.id($millisecond, 'long key', n), 2, n > 1, 'kind-0', 'queue-0', fill.payload(n), 'largest', 0, 1, n
 FROM generate_series(1, 5000) AS n;
 INSERT INTO txwork.outbox (id, waiting, aside, topic, payload)
-SELECT fill.id($millisecond, 'aside', n), true, true, 'topic-' || n % 3, fill.payload(n) FROM generate_series(1, 3000) AS n;
+SELECT fill.id($millisecond, 'aside', n), true, true, 'topic-' || n % 3, fill.payload(n)
+FROM generate_series(1, 3000) AS n;
 INSERT INTO txwork.outbox_topic (topic, paused) SELECT 'topic-' || n, true FROM generate_series(0, 2) AS n;
 INSERT INTO txwork.jobs_queue (name, paused, max_running)
 SELECT 'queue-' || n, n = 3, 10 * n FROM generate_series(1, 19) AS n;
@@ -52,7 +53,8 @@ FROM generate_series(1, $joins) AS n, LATERAL (SELECT $millisecond - n * 6048000
 INSERT INTO txwork.jobs_join_member (member_id, join_id, outcome)
 SELECT CASE WHEN n % 40 = 0 AND m = 10 THEN fill.id($millisecond - 50000, 'live jobs', 50)
     ELSE fill.id($millisecond - ($rows - i + 2) * 604800000::bigint / $rows, 'jobs', i) END,
-    fill.id($millisecond - n * 604800000::bigint / $joins, 'join', n), CASE WHEN n % 40 = 0 AND m = 10 THEN NULL ELSE 1 END
+    fill.id($millisecond - n * 604800000::bigint / $joins, 'join', n),
+    CASE WHEN n % 40 = 0 AND m = 10 THEN NULL ELSE 1 END
 FROM generate_series(1, $joins) AS n, generate_series(1, 10) AS m, LATERAL (SELECT 10 * (n - 1) + m AS i) AS x;
 INSERT INTO txwork.jobs (id, created_at, priority, waiting, kind, queue, args)
 SELECT on_complete, created_at, 2, true, 'kind-1', 'queue-1', fill.payload(1) FROM txwork.jobs_join
@@ -60,7 +62,8 @@ WHERE on_complete IS NOT NULL;
 
 -- The history of 25 lanes a table: minutes of two days, and hours of 90.
 INSERT INTO txwork.history (table_name, lane, step, at, done, retried, dead, enqueued, waits, runs)
-SELECT t.name, l.lane, s.step, date_bin(s.step * interval '1 second', now(), 'epoch') - m * s.step * interval '1 second',
+SELECT t.name, l.lane, s.step,
+    date_bin(s.step * interval '1 second', now(), 'epoch') - m * s.step * interval '1 second',
     n, n / 20, n / 60, CASE WHEN l.lane = '' THEN n END, array_fill(0::bigint, ARRAY[10]) || ARRAY[n / 4, n / 2, n / 4],
     array_fill(0::bigint, ARRAY[12]) || ARRAY[n / 3, n / 3, n / 4, n / 12]
 FROM (VALUES ('jobs', 'queue-'), ('outbox', 'topic-'), ('inbox', 'consumer-'), ('timers', 'topic-')) AS t (name, lanes),
@@ -69,7 +72,8 @@ FROM (VALUES ('jobs', 'queue-'), ('outbox', 'topic-'), ('inbox', 'consumer-'), (
     LATERAL (SELECT s.step * (1 + m % 7) AS n) AS x;
 INSERT INTO txwork.audit (at, who, origin, action, event, verb, target, about, rows)
 SELECT at, 'operator-' || n % 9, '10.0.0.' || n % 200, fill.id($millisecond, 'audit', n), 'done',
-    (ARRAY['redrive', 'pause', 'resume', 'discard'])[1 + n % 4], (ARRAY['jobs', 'outbox', 'inbox', 'timers'])[1 + n % 4],
+    (ARRAY['redrive', 'pause', 'resume', 'discard'])[1 + n % 4],
+    (ARRAY['jobs', 'outbox', 'inbox', 'timers'])[1 + n % 4],
     '{"id": "x"}', 1
 FROM generate_series(1, 20000) AS n, LATERAL (SELECT now() - (20000 - n) * interval '5 minutes' AS at) AS x;
 INSERT INTO txwork.process (id, host, language, version, serves, beat_at)

@@ -27,8 +27,8 @@ import (
 )
 
 // watched are the pages that viewers look at, in turns.
-var watched = []string{"/", "/queues", "/t/jobs/failed", "/", "/dead", "/keys", "/t/jobs/row/", "/schedules", "/maintenance",
-	"/history"}
+var watched = []string{"/", "/queues", "/t/jobs/failed", "/", "/dead", "/keys", "/t/jobs/row/", "/schedules",
+	"/maintenance", "/history"}
 
 type viewersOptions struct {
 	url     string
@@ -251,7 +251,8 @@ func (d *data) load(ctx context.Context, rate int) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := service.New(d.Pool, service.Options{HandlersWithoutPool: true, MaintainedElsewhere: true, Logger: quiet.Logger}, worker)
+	all, err := service.New(d.Pool, service.Options{HandlersWithoutPool: true, MaintainedElsewhere: true,
+		Logger: quiet.Logger}, worker)
 	if err != nil {
 		return nil, err
 	}
@@ -317,8 +318,8 @@ func (w *web) stop() {
 	w.remove()
 }
 
-// watch looks at a page as a browser does: it opens it and, if it is kept up to date, its stream, and reads the page again
-// when its figures are new.
+// watch looks at a page as a browser does: it opens it and, if it is kept up to date, its stream, and reads the page
+// again when its figures are new.
 func (w *web) watch(ctx context.Context, path string) {
 	for ctx.Err() == nil {
 		if !w.read(ctx, path, false) {

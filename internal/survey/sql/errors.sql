@@ -1,5 +1,5 @@
--- The dead letters of the last $1 seconds and, if asked for, the rows that will be retried, grouped by label and by the first line of
--- their error, with numbers and ids masked.
+-- The dead letters of the last $1 seconds and, if asked for, the rows that will be retried, grouped by label and by the
+-- first line of their error, with numbers and ids masked.
 SELECT s.label, s.error, count(*) FILTER (WHERE s.failed) AS failed, count(*) FILTER (WHERE NOT s.failed) AS retrying,
        coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest,
        (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id, count(*) OVER () AS groups,

@@ -1,6 +1,7 @@
--- The core's tables in a schema, or those with the names $2, recognized by their comments, with facts from the catalog and the statistics. The
--- lanes are the parameters of the table's fetch between the first three and the last three, which every fetch has; the
--- retention is the default of its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
+-- The core's tables in a schema, or those with the names $2, recognized by their comments, with facts from the catalog
+-- and the statistics. The lanes are the parameters of the table's fetch between the first three and the last three,
+-- which every fetch has; the retention is the default of its purge. The threshold of autovacuum is its fixed number
+-- plus its share of the rows.
 SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_class AS f
            WHERE f.relnamespace = c.relnamespace AND f.relrowsecurity
@@ -47,5 +48,6 @@ LEFT JOIN LATERAL (
     FROM pg_index AS x JOIN pg_class AS ic ON ic.oid = x.indexrelid
     WHERE x.indrelid = c.oid AND ic.relname = (c.relname || '_claim_idx')::name AND x.indisvalid
 ) AS i ON true
-WHERE n.nspname = $1 AND ($2::text[] IS NULL OR c.relname = ANY ($2::text[])) AND c.relkind IN ('r', 'p') AND obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
+WHERE n.nspname = $1 AND ($2::text[] IS NULL OR c.relname = ANY ($2::text[]))
+  AND c.relkind IN ('r', 'p') AND obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
 ORDER BY c.relname
