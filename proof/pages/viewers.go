@@ -26,6 +26,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// watcher is the name of the sessions of the dashboard that viewers look at.
+const watcher = "proof viewers"
+
 // watched are the pages that viewers look at, in turns.
 var watched = []string{"/", "/queues", "/t/jobs/failed", "/", "/dead", "/keys", "/t/jobs/row/", "/schedules",
 	"/maintenance", "/history"}
@@ -158,7 +161,7 @@ func (u *Used) add(one Used, rounds int) {
 type spent struct{ server, sessions, web, load time.Duration }
 
 func (d *data) spent(ctx context.Context, web *web) (s spent, err error) {
-	found, err := d.Pool.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", application)
+	found, err := d.Pool.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", watcher)
 	if err != nil {
 		return s, err
 	}
@@ -292,7 +295,7 @@ func (d *data) serve(ctx context.Context) (*web, error) {
 		return nil, err
 	}
 	w := &web{command: exec.Command(program, "serve", "--listen", "127.0.0.1:0"), remove: remove}
-	w.command.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+d.URL, "PGAPPNAME="+application)
+	w.command.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+d.URL, "PGAPPNAME="+watcher)
 	said, err := w.command.StderrPipe()
 	if err == nil {
 		err = w.command.Start()
