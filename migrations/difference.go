@@ -284,6 +284,7 @@ func (c *comparison) foreign(o object, wanted map[identity]object) {
 		"function"), func(w object) bool { return w.bare() == o.bare() }):
 		d.Problem = "is not txwork's and has the name of one that is: calls may mean either"
 		d.DDL = []string{c.dropRoutine(o)}
+	case o.Kind == "trigger" && o.Name == logTable+"_moved": // made by the move of an outbox to the log
 	case o.Kind == "index" && ours(o.Facts["table"]) && o.Facts["UNIQUE"] != "",
 		(o.Kind == "constraint" || o.Kind == "trigger" || o.Kind == "rule") && ours(o.Parent):
 		d.Problem, d.Harmless = "is not txwork's: it can refuse or change what txwork writes", true

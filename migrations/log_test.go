@@ -140,7 +140,8 @@ func TestRolesOfALog(t *testing.T) {
 			format('[{"seq": %s}]', p.page)::jsonb) FROM outbox_log_position AS p`,
 		"SELECT outbox_log_release('s', '00000000-0000-0000-0000-000000000001')",
 		"SELECT outbox_log_unavailable('s', '00000000-0000-0000-0000-000000000001', 'away')"}
-	read := []string{"SELECT FROM outbox_log", "SELECT FROM outbox_log_lag()", "SELECT FROM outbox_log_parked"}
+	read := []string{"SELECT FROM outbox_log", "SELECT FROM outbox_log_lag()",
+		"SELECT FROM outbox_log_moving()", "SELECT FROM outbox_log_parked"}
 	rewrite := []string{"UPDATE outbox_log_loss SET messages = 0", "DELETE FROM outbox_log_loss",
 		"UPDATE outbox_log_state SET shift = 0", "UPDATE outbox_log_subscription SET name = 'x'"}
 	change := []string{"UPDATE outbox_log SET topic = 'u'", "DELETE FROM outbox_log", "TRUNCATE outbox_log",

@@ -139,8 +139,9 @@ func logUnit() unit {
 		u = u.with(fmt.Sprint(n))
 	}
 	u = u.with("dedup", "later")
-	u.Writers = u.named([]string{"append", "turn"})
-	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase")
+	u.Writers = u.named([]string{"append", "turn", "storage"})
+	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase",
+		"rows_moved", "dedup_moved", "take_over", "move_rows")
 }
 
 // logPositions is the state of the log's subscriptions.
@@ -148,7 +149,8 @@ func logPositions() unit {
 	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
 		producer: []string{"subscriptions"}}
 	u = u.with("position", "subscription", "tick", "state", "loss").
-		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release", "unavailable").sees("lag").
+		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release", "unavailable").
+		sees("lag", "moving", "move_hindrance").
 		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe", "cancel")
 	u.Table = logTable + "_position"
 	return u

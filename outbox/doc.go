@@ -67,7 +67,8 @@
 //
 // With [Options].Storage set to [Log], a message is written once, for any number of subscriptions, and never updated.
 // Writing is the same. What a log does not do is refused by name, and [Log] says what it does otherwise. Its tables are
-// those of the domain log of package migrations, which a schema has only if it is named.
+// those of the domain log of package migrations, which a schema has only if it is named. [Outbox.Move] moves an outbox
+// of rows to a log while it runs.
 //
 // # Joins
 //

@@ -36,6 +36,13 @@ func (o *Outbox) EnqueueMany(ctx context.Context, tx workqueue.Tx, msgs ...Messa
 	if err != nil {
 		return nil, err
 	}
+	if o.rows != nil && len(msgs) > 0 {
+		if moved, err := o.hasMoved(ctx, tx, batch); err != nil {
+			return nil, err
+		} else if !moved {
+			return o.rows.write(ctx, tx, batch)
+		}
+	}
 	return o.write(ctx, tx, batch)
 }
 

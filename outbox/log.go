@@ -39,10 +39,8 @@ func (o *Outbox) openLog(options Options, spec workqueue.Spec) (err error) {
 // append writes messages that have been validated to the log. They have the order of the call. The writers of a key
 // take turns, and take all keys of a call in one order, so that no two of them wait for each other.
 func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqueue.Enqueued, error) {
-	for i := range b.msgs {
-		if err := b.msgs[i].checkLogged(); err != nil {
-			return nil, &workqueue.ItemError{Item: "message", Index: i, Count: len(b.msgs), Err: err}
-		}
+	if err := b.checkLogged(); err != nil {
+		return nil, err
 	}
 	var keys []string
 	for i := range b.msgs {
@@ -75,4 +73,14 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 		enqueued = append(enqueued, written...)
 	}
 	return enqueued, nil
+}
+
+// checkLogged refuses the first message that asks for what a log does not have.
+func (b batch) checkLogged() error {
+	for i := range b.msgs {
+		if err := b.msgs[i].checkLogged(); err != nil {
+			return &workqueue.ItemError{Item: "message", Index: i, Count: len(b.msgs), Err: err}
+		}
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ type Outbox struct {
 	messages  *workqueue.Table // what is written is checked as a row of it; without a log, the table
 	log       *log.Writer      // nil: messages are rows
 	delivered *workqueue.Table // of a log: its messages as relays tell them
+	rows      *Outbox          // of one that moves to a log: as it was before the switch; else nil
 	joins     *join.Joins
 	codec     codec.Codec
 	ordering  Ordering
@@ -37,6 +38,13 @@ func Open(o Options) (*Outbox, error) {
 	box := &Outbox{codec: o.Codec, ordering: o.Ordering, onFailure: o.OnFailure}
 	if box.codec == nil {
 		box.codec = codec.JSON{}
+	}
+	if o.Storage == MoveToLog {
+		o.Storage = Rows
+		if box.rows, err = Open(o); err != nil {
+			return nil, err
+		}
+		o.Storage = Log
 	}
 	if o.Storage == Log {
 		if err := box.openLog(o, spec); err != nil {
@@ -68,7 +76,12 @@ func (o *Outbox) DDL() (up, down string, err error) {
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
 // Tables returns all tables of the outbox, for the reaper.
-func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table} }
+func (o *Outbox) Tables() []*workqueue.Table {
+	if o.rows != nil {
+		return append(o.rows.Tables(), o.table)
+	}
+	return []*workqueue.Table{o.table}
+}
 
 // Unblock lets the keys of failed messages continue without them, as if OnFailure had been [keyed.Skip], if the
 // ordering is [PerKey]. It returns the ids that it changed. The messages stay failed.

@@ -29,7 +29,7 @@ type RelayOptions struct {
 	workqueue.WorkerOptions
 
 	// Subscription is that of a [Log] whose messages the relay delivers. Any number of relays share it, and each has up
-	// to all of its lanes. It has to be empty for [Rows].
+	// to all of its lanes. It has to be empty for [Rows], and may be for [MoveToLog], whose rows are then delivered.
 	Subscription string
 }
 
@@ -64,6 +64,9 @@ type Relay struct {
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")
+	}
+	if o.rows != nil && opts.Subscription == "" {
+		o = o.rows
 	}
 	if o.log != nil {
 		return newLogRelay(pool, o, opts)

@@ -33,7 +33,11 @@ func runRelay() int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	if err := relayUntilKilled(context.Background()); err != nil {
+	run := relayUntilKilled
+	if part := os.Getenv(movePart); part != "" {
+		run = func(ctx context.Context) error { return takePart(ctx, part) }
+	}
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -30,6 +30,14 @@ const (
 	//
 	// A [Relay] reads one subscription, see [RelayOptions]. So do the SQL functions of the log.
 	Log
+
+	// MoveToLog is for an outbox of rows that moves to a log while it runs, see [Outbox.Move]: messages are rows until
+	// the switch, and messages of the log from then on. Each call of Enqueue asks in its transaction where they go,
+	// which is a statement more. Deploy it for all producers before the move, and Log afterwards.
+	//
+	// It refuses what a log refuses, at once. A [Relay] without a Subscription delivers rows, and one with a
+	// Subscription reads the log.
+	MoveToLog
 )
 
 func (s Storage) String() string {
@@ -38,6 +46,8 @@ func (s Storage) String() string {
 		return "Rows"
 	case Log:
 		return "Log"
+	case MoveToLog:
+		return "MoveToLog"
 	}
 	return fmt.Sprintf("Storage(%d)", uint8(s))
 }
@@ -54,7 +64,7 @@ func (o Options) checkStorage() error {
 	switch o.Storage {
 	case Rows:
 		return nil
-	case Log:
+	case Log, MoveToLog:
 		for _, option := range set {
 			if option.is {
 				return onLog(option.field)
@@ -62,7 +72,7 @@ func (o Options) checkStorage() error {
 		}
 		return nil
 	}
-	return validate.Errorf("storage", "is %d, want Rows or Log", uint8(o.Storage))
+	return validate.Errorf("storage", "is %d, want Rows, Log or MoveToLog", uint8(o.Storage))
 }
 
 // onLog refuses what only rows have.

@@ -202,6 +202,8 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "subscriptions cut more --older-than 0s --yes"},
 		{line: "subscriptions cut more --older-than 1h", code: exitUsage},
 		{line: "subscriptions remove more --yes"}, {line: "subscriptions remove nobody --yes", code: exitFailure},
+		{line: "outbox move --to log --subscription successor --dry-run"},
+		{line: "outbox move --to rows --subscription successor --dry-run", code: exitUsage},
 		{line: "jobs list --limit 2"}, {line: "jobs list --limit 0", code: exitUsage},
 		{line: "jobs show " + failedJob}, {line: "jobs show " + uuid.NewString(), code: exitFailure},
 		{line: "jobs limit mail --max-running 1"}, {line: "jobs limit mail --max-running -1", code: exitUsage},

@@ -9,8 +9,9 @@ import (
 )
 
 func newOutboxCommand(a *app) *cobra.Command {
-	return newGroup("outbox", "Send messages and relay them, pause and resume topics",
-		append([]*cobra.Command{newSendCommand(a), newRelayCommand(a), newUnblockCommand(a)},
+	return newGroup("outbox", "Send messages and relay them, pause and resume topics, move to a log",
+		append([]*cobra.Command{newSendCommand(a), newRelayCommand(a), newUnblockCommand(a),
+			newMoveCommand(a)},
 			newTopicsCommands(a, "outbox", "TOPIC")...)...)
 }
 

@@ -268,8 +268,12 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 
 func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all []Finding, err error) {
 	j, err := l.judge(ctx, x)
+	if err != nil || len(j.paused) == 0 {
+		return nil, err
+	}
+	successor, err := survey.Successor(ctx, x.reader(), &l.Log)
 	for _, s := range j.paused {
-		all = append(all, Finding{
+		f := Finding{
 			Title:    fmt.Sprintf("%s: subscription %s is paused: %s", l.Name, s.Name, behind(&s)),
 			Evidence: subscriptionEvidence(&s),
 			Remedy: Remedy{
@@ -277,7 +281,16 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 				Commands: []string{x.command("subscriptions", "resume", s.Name)},
 				SQL:      []string{fmt.Sprintf("SELECT %s(%s);", l.Q("_resume"), postgres.Literal(s.Name))},
 			},
-		})
+		}
+		if s.Name == successor {
+			f.Title = fmt.Sprintf("%s: the outbox has not moved to subscription %s yet, which waits for it: %s", l.Name,
+				s.Name, behind(&s))
+			f.Remedy = Remedy{
+				Do:       "Go on with the move, which resumes the subscription at its end. It waits for rows in progress.",
+				Commands: []string{x.command("outbox", "move", "--to", "log", "--subscription", s.Name)},
+			}
+		}
+		all = append(all, f)
 	}
 	return l.shown(all, "paused subscription"), err
 }

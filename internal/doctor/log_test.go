@@ -137,6 +137,15 @@ func TestAPausedSubscription(t *testing.T) {
 	w.mends(w.finds("subscription-paused", []string{"billing is paused: 2 messages, for 50 min"}), nil)
 }
 
+// The successor of an outbox that moves is resumed by the end of the move, and not by hand.
+func TestAMoveThatHasNotEnded(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.exec("SELECT outbox_log_pause('billing')")
+	w.exec("UPDATE outbox_log_state SET successor = 'billing', moving = true")
+	w.wrote(2, true)
+	w.finds("subscription-paused", []string{"has not moved to subscription billing yet", "outbox move --to log"})
+}
+
 func TestALogThatNobodyTicks(t *testing.T) {
 	w := newLogWard(t)
 	w.wrote(2, false)

@@ -65,6 +65,16 @@ func IsRestored(ctx context.Context, r Reader, l *Log) (bool, error) {
 	return len(all) > 0 && all[0].Is != nil && *all[0].Is, err
 }
 
+// Successor returns the subscription to which an outbox of rows still moves, or nothing.
+func Successor(ctx context.Context, r Reader, l *Log) (string, error) {
+	all, err := Rows[struct{ Successor string }](ctx, r,
+		"SELECT s.successor FROM "+l.Q("_state")+" AS s WHERE s.moving")
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0].Successor, nil
+}
+
 // A Subscription is one of a log, and how far its lanes are behind.
 type Subscription struct {
 	Name       string

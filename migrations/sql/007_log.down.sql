@@ -1,3 +1,8 @@
+DROP FUNCTION "{{schema}}"."outbox_log_move_rows"(text, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_moving"(integer);
+DROP FUNCTION "{{schema}}"."outbox_log_move_hindrance"();
+DROP FUNCTION "{{schema}}"."outbox_log_storage"();
 DROP FUNCTION "{{schema}}"."outbox_log_lag"(integer);
 DROP FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_resume"(text);
@@ -30,6 +35,8 @@ DROP FUNCTION "{{schema}}"."outbox_log_shift"(bigint);
 DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{schema}}"."outbox_log_subscription", "{{schema}}"."outbox_log_tick", "{{schema}}"."outbox_log_state",
     "{{schema}}"."outbox_log_loss", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later";
 DROP FUNCTION "{{schema}}"."outbox_log_guard"();
+DROP FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+DROP FUNCTION "{{schema}}"."outbox_log_rows_moved"() CASCADE; -- the table of rows takes rows again
 DROP TYPE "{{schema}}"."outbox_log_seen";
 DROP TYPE "{{schema}}"."outbox_log_rest";
 DROP SEQUENCE "{{schema}}"."outbox_log_seq";

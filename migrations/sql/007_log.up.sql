@@ -3610,12 +3610,17 @@ CREATE TABLE "{{schema}}"."outbox_log_6" PARTITION OF "{{schema}}"."outbox_log" 
 CREATE TABLE "{{schema}}"."outbox_log_7" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (7);
 
 -- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
--- they belong to, and gone a tick that has seen all messages that have been removed.
+-- they belong to, and gone a tick that has seen all messages that have been removed. If an outbox of rows has moved
+-- here, successor is the subscription that has the destination of the rows, switched_at the time of the switch, and
+-- moving says that not all rows have been moved.
 CREATE TABLE "{{schema}}"."outbox_log_state" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,
     system bigint NOT NULL DEFAULT (pg_control_system()).system_identifier,
-    gone bigint NOT NULL DEFAULT 0
+    gone bigint NOT NULL DEFAULT 0,
+    successor text,
+    switched_at timestamptz,
+    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL)
 );
 
 INSERT INTO "{{schema}}"."outbox_log_state" DEFAULT VALUES;
@@ -5002,7 +5007,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_least"("{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
 -- Frees dedup keys whose messages all positions and a tick have seen, but for those of messages that are still
--- scheduled, which it puts behind all others. Says how many it has looked at.
+-- scheduled, or were rows and have not ended (see {{schema}}.outbox_log_move_rows): it puts these behind all others. Says how many
+-- it has looked at.
 CREATE FUNCTION "{{schema}}"."outbox_log_trim_dedup"(old "{{schema}}"."outbox_log_seen", most integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5042,7 +5048,9 @@ BEGIN
     WITH passed AS MATERIALIZED (
         SELECT d.topic, d.dedup_key, EXISTS (
                 SELECT FROM "{{schema}}"."outbox_log_later" AS l
-                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key) AS is_scheduled
+                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key)
+            OR EXISTS (
+                SELECT FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = d.id AND k.completed_at IS NULL) AS is_scheduled
         FROM "{{schema}}"."outbox_log_dedup" AS d
         WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
         ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -5683,6 +5691,11 @@ BEGIN
             MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
             HINT = 'Subscribe first, or correct the name.';
     END IF;
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.moving AND s.successor = $1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'name',
+            MESSAGE = format('the outbox still moves to subscription %s, which is resumed when all rows have', $1),
+            HINT = 'Run txwork outbox move again, which goes on with the move.';
+    END IF;
     UPDATE "{{schema}}"."outbox_log_subscription" AS s SET paused = false WHERE s.name = $1 AND s.paused <> false;
     UPDATE "{{schema}}"."outbox_log_position" AS p SET rest = NULL WHERE p.subscription = $1 AND (p.rest).since IS NOT NULL;
     RETURN FOUND OR own.s.paused;
@@ -5887,3 +5900,448 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"(integer) FROM PUBLIC;
+
+-- An outbox of rows moves to the log while producers and relays run. The switch, {{schema}}.outbox_log_take_over, locks the table
+-- of rows until those who have written to it have ended, and has it refuse rows from then on. So no message of the log
+-- commits before a row that was written first. One subscription, the successor, has the destination of the rows. It is
+-- paused until {{schema}}.outbox_log_move_rows has parked for it all that has not ended.
+
+-- Where producers write now: to rows, or to the log. They are told in the transaction in which they write, and the
+-- switch waits for them: the lock is that of an INSERT, and is taken before the look. It runs with its owner's rights,
+-- so that producers of a log that has moved need none on the rows. No search_path is pinned: every name is qualified.
+CREATE FUNCTION "{{schema}}"."outbox_log_storage"() RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+AS $txwork$
+BEGIN
+    LOCK TABLE "{{schema}}"."outbox" IN ROW EXCLUSIVE MODE;
+    RETURN (SELECT CASE WHEN s.successor IS NULL THEN 'rows' ELSE 'log' END FROM "{{schema}}"."outbox_log_state" AS s);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_storage"() FROM PUBLIC;
+
+-- Refuses rows once they have moved. A transaction whose snapshot is from before the switch could not know of it, and
+-- succeeds when it is repeated.
+CREATE FUNCTION "{{schema}}"."outbox_log_rows_moved"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor IS NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
+            HINT = 'Repeat the transaction.';
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+        MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log and takes no rows',
+        HINT = 'Open the outbox with Storage MoveToLog or Log; in SQL, call {{schema}}.outbox_log_append where '
+            '{{schema}}.outbox_log_storage() is log.';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rows_moved"() FROM PUBLIC;
+
+-- A dedup key that a row has is taken in the log, too. It is found when somebody wants it: then the row's message is
+-- made its holder, with which the INSERT conflicts. It runs with its owner's rights: producers may not read rows.
+CREATE FUNCTION "{{schema}}"."outbox_log_dedup_moved"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $txwork$
+DECLARE
+    holder uuid;
+BEGIN
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor IS NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
+            HINT = 'Repeat the transaction.';
+    END IF;
+    SELECT r.id INTO holder FROM "{{schema}}"."outbox" AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
+    IF holder <> NEW.id THEN
+        INSERT INTO "{{schema}}"."outbox_log_dedup" (topic, dedup_key, id) VALUES (NEW.topic, NEW.dedup_key, holder)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_dedup_moved"() FROM PUBLIC;
+
+-- Why the rows cannot move to the log; NULL: they can.
+CREATE FUNCTION "{{schema}}"."outbox_log_move_hindrance"() RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+DECLARE
+    n bigint;
+    names text;
+BEGIN
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL OR to_regclass('"{{schema}}"."outbox_topic"') IS NULL
+        OR to_regclass('"{{schema}}"."outbox_join"') IS NULL THEN
+        RETURN 'the schema has no outbox of rows: run txwork migrate up --domain outbox';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log") OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_later") THEN
+        RETURN 'the log has messages that were written before the switch: its successor would get them, too. '
+            'Stop who writes to the log, and wait until it has been trimmed';
+    END IF;
+    SELECT count(*) INTO n FROM "{{schema}}"."outbox_join" AS j WHERE j.completed_at IS NULL;
+    IF n > 0 THEN
+        RETURN format('%s joins are pending, which a log does not have: let them end, or cancel them', n);
+    END IF;
+    SELECT string_agg(quote_literal(t.topic), ', ' ORDER BY t.topic) INTO names
+    FROM "{{schema}}"."outbox_topic" AS t WHERE t.paused;
+    IF names IS NOT NULL THEN
+        RETURN format('topics are paused, which a log does not have: resume %s, and pause the subscription afterwards',
+            names);
+    END IF;
+    SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
+    FROM pg_attribute AS a
+    WHERE a.attrelid = '"{{schema}}"."outbox"'::regclass AND a.attnum > 0 AND NOT a.attisdropped
+      AND a.attname::text <> ALL ('{id,due_at,created_at,max_attempts,attempts,status,waiting,locked_until,completed_at,owner_token,failed_at,cancelled_at,last_error,headers,retry,topic,key,payload,dedup_key,joined,concurrency_key,key_limit,key_policy,key_rate,key_burst,key_seq,aside}');
+    IF names IS NOT NULL THEN
+        RETURN format('{{schema}}.outbox has columns that a message does not have: drop %s', names);
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_hindrance"() FROM PUBLIC;
+
+-- How far a move is: rows (not begun), moving or moved; the successor; and what has not moved. Of the rows it counts so
+-- many as the parameter says, those in progress among them.
+CREATE FUNCTION "{{schema}}"."outbox_log_moving"(
+    most integer DEFAULT 10000, OUT state text, OUT successor text, OUT unfinished bigint, OUT in_progress bigint,
+    OUT blocking bigint, OUT seconds double precision
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    SELECT CASE WHEN s.successor IS NULL THEN 'rows' WHEN s.moving THEN 'moving' ELSE 'moved' END, s.successor,
+        extract(epoch FROM clock_timestamp() - s.switched_at)::float8
+    INTO state, successor, seconds FROM "{{schema}}"."outbox_log_state" AS s;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN
+        RETURN;
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    SELECT count(*), count(*) FILTER (WHERE l.status = 1) INTO unfinished, in_progress
+    FROM (
+        (SELECT r.status FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND NOT r.waiting LIMIT $1)
+        UNION ALL
+        (SELECT r.status FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND r.waiting LIMIT $1)) AS l;
+    SELECT count(*) INTO blocking
+    FROM (SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END LIMIT $1) AS d;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_moving"(integer) FROM PUBLIC;
+
+-- The switch: from its commit on messages go to the log. It waits for all transactions that have written rows, as long
+-- as the lock_timeout of the session says, and new ones wait behind it. Everything that it found is looked up under the
+-- locks. The log is empty then, so the subscription begins with it. Called again, it makes triggers that are missing,
+-- as after a restore without them, and changes nothing else.
+CREATE FUNCTION "{{schema}}"."outbox_log_take_over"(name text, lanes integer DEFAULT 1) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    successor text;
+    hindrance text;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($1 ~ '^[a-z0-9_]{1,48}$') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 48 characters a-z, 0-9 and _',
+            HINT = 'Choose another name.';
+    END IF;
+    IF ($2 BETWEEN 1 AND 64) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
+            MESSAGE = 'lanes must be between 1 and 64',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a move to the log needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+    SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s;
+    IF own.successor IS NULL THEN
+        hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
+        IF own.hindrance IS NULL THEN
+            LOCK TABLE "{{schema}}"."outbox" IN SHARE ROW EXCLUSIVE MODE; -- and the others in the order of producers
+            LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+            SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
+        END IF;
+    END IF;
+    IF own.successor <> $1 THEN
+        hindrance := format('the rows have moved to subscription %s already', own.successor);
+    ELSIF own.successor IS NULL AND own.hindrance IS NULL THEN
+        hindrance := "{{schema}}"."outbox_log_move_hindrance"();
+    END IF;
+    IF own.hindrance IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('{{schema}}.outbox cannot move to the log {{schema}}.outbox_log: %s', own.hindrance);
+    END IF;
+    IF own.successor IS NULL THEN
+        INSERT INTO "{{schema}}"."outbox_log_subscription" (name, lanes, paused) VALUES ($1, $2, true) ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
+            MESSAGE = format('subscription %s is there already', $1),
+            HINT = 'Change it, or choose another name.';
+    END IF;
+        INSERT INTO "{{schema}}"."outbox_log_position" (subscription, lane, seen)
+        SELECT $1, l, ROW(0, 0, 0, '{}'::bigint[], 0)::"{{schema}}"."outbox_log_seen" FROM generate_series(0, $2 - 1) AS l;
+        UPDATE "{{schema}}"."outbox_log_state" AS s SET successor = $1, moving = true, switched_at = clock_timestamp();
+    END IF;
+    IF (SELECT count(*) FROM pg_trigger AS t
+        WHERE t.tgname = 'outbox_log_moved'
+          AND t.tgrelid IN ('"{{schema}}"."outbox"'::regclass, '"{{schema}}"."outbox_log_dedup"'::regclass)) < 2 THEN
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox"
+        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_dedup"
+        FOR EACH ROW EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer) FROM PUBLIC;
+
+-- Parks rows that have not ended for the successor, about so many: with their ids, attempts, times and dedup keys, and
+-- in the order of their keys. When none is left, it ends the move, and the pause of the successor. Says how many rows
+-- it has moved, and whether the move has ended. A row that is redriven afterwards is moved by another call.
+--
+-- All of a key moves at once, unless a row of it is in progress: then it stays until that is settled. Whoever claims or
+-- changes a row meanwhile keeps its key from moving: all are locked, and looked up again in a later statement. It gives
+-- way to producers: a lock that it does not get for 0.2 s, such as that of a dedup key, ends it (55P03). Call
+-- {{schema}}.outbox_fold and {{schema}}.outbox_reap_expired before, so that each key has a row that is released.
+CREATE FUNCTION "{{schema}}"."outbox_log_move_rows"(
+    name text, most integer DEFAULT 500, OUT moved integer, OUT ended boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+SET lock_timeout = '200ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    keys text[];
+    picked uuid[];
+    locked uuid[];
+    parked integer;
+BEGIN
+    IF ($2 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a move to the log needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+    PERFORM FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1 ORDER BY p.lane FOR UPDATE; -- nobody parks
+    IF NOT FOUND OR NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor = $1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('the rows of {{schema}}.outbox do not move to subscription %s',
+                coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Call {{schema}}.outbox_log_take_over first, with the name of the subscription.';
+    END IF;
+    picked := ARRAY(
+        SELECT r.id FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.concurrency_key IS NULL
+        ORDER BY r.due_at, r.id LIMIT $2 FOR UPDATE SKIP LOCKED)
+      || ARRAY(
+        SELECT r.id FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.concurrency_key IS NULL
+        ORDER BY left(r.topic, 255), r.due_at, r.id LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+    keys := ARRAY(
+        SELECT DISTINCT k.key
+        FROM (
+            (SELECT r.concurrency_key FROM "{{schema}}"."outbox" AS r
+            WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.concurrency_key IS NOT NULL
+            ORDER BY r.due_at, r.id LIMIT least($2, 200))
+            UNION ALL
+            (SELECT r.concurrency_key FROM "{{schema}}"."outbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.concurrency_key IS NOT NULL
+            ORDER BY left(r.topic, 255), r.due_at, r.id LIMIT least($2, 200))
+            UNION ALL
+            (SELECT r.concurrency_key FROM "{{schema}}"."outbox" AS r
+            WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END
+            ORDER BY r.concurrency_key, r.key_seq LIMIT least($2, 200))) AS k (key)
+        ORDER BY 1 LIMIT least($2, 200));
+    locked := ARRAY(
+        SELECT r.id
+        FROM "{{schema}}"."outbox" AS r
+        JOIN (
+            SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u ON u.id = r.id
+        ORDER BY r.id FOR UPDATE OF r SKIP LOCKED);
+    picked := own.picked || ARRAY(
+        SELECT unnest(a.ids)
+        FROM (
+            SELECT array_agg(u.id) AS ids
+            FROM (
+            SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u
+            LEFT JOIN unnest(own.locked) AS l (id) ON l.id = u.id
+            GROUP BY u.concurrency_key
+            HAVING bool_and(l.id IS NOT NULL AND NOT u.runs)) AS a);
+
+    WITH gone AS (
+        DELETE FROM "{{schema}}"."outbox" AS r USING unnest(own.picked) AS p (id) WHERE r.id = p.id
+        RETURNING r.*
+    ), kept AS (
+        INSERT INTO "{{schema}}"."outbox_log_dedup" (topic, dedup_key, id)
+        SELECT g.topic, g.dedup_key, g.id FROM gone AS g WHERE g.dedup_key IS NOT NULL ORDER BY g.topic, g.dedup_key
+        ON CONFLICT DO NOTHING
+    ), parked AS (
+        INSERT INTO "{{schema}}"."outbox_log_parked" (id, due_at, created_at, max_attempts, attempts, last_error, headers, retry,
+            subscription, message_id, seq, appended_at, topic, key, payload, concurrency_key, key_limit, key_policy)
+        SELECT g.id, CASE WHEN g.failed_at IS NULL THEN g.due_at ELSE clock_timestamp() END, g.created_at,
+            g.max_attempts, least(g.attempts, g.max_attempts - 1), g.last_error,
+            CASE WHEN g.failed_at IS NOT NULL THEN
+                    coalesce(CASE WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers END, '{}')
+                    || jsonb_build_object('txwork-permanent', coalesce(g.last_error, ''))
+                ELSE g.headers END,
+            g.retry, $1, g.id, 0, g.created_at, g.topic, g.key, g.payload, CASE WHEN octet_length($1 || ':' || g.concurrency_key) <= 255 THEN $1 || ':' || g.concurrency_key
+                    ELSE $1 || '#' || encode(sha256(convert_to(g.concurrency_key, 'UTF8')), 'hex') END,
+            g.key_limit, g.key_policy
+        FROM (SELECT * FROM gone AS g ORDER BY g.key_seq, g.due_at, g.id) AS g
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM parked) INTO moved, own.parked;
+    IF moved <> own.parked THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log took rows that move and parked fewer: '
+                'does a trigger, a rule or a policy suppress them?';
+    END IF;
+
+    IF moved = 0 AND NOT (
+        EXISTS (SELECT FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND NOT r.waiting)
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND r.waiting)
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END)) THEN
+        UPDATE "{{schema}}"."outbox_log_state" AS s SET moving = false WHERE s.moving;
+        IF FOUND THEN
+            UPDATE "{{schema}}"."outbox_log_subscription" AS s SET paused = false WHERE s.name = $1;
+        END IF;
+    END IF;
+    SELECT NOT s.moving INTO ended FROM "{{schema}}"."outbox_log_state" AS s;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_rows"(text, integer) FROM PUBLIC;

@@ -24,7 +24,7 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
 var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "trim",
-	"rebase", "move", "replay", "cut", "change", "pause", "unsubscribe", "lag"}
+	"rebase", "move", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -330,6 +330,14 @@ func (view) RefusesParked(isWanted string) string {
 	return refuseState("live + dead > 0 AND "+isWanted+" IS NOT TRUE", "parked",
 		"format('subscription %s has %s parked messages that have not ended, and %s dead letters', $1, live, dead)",
 		"Let them end, redrive or discard them, or pass parked => true, which deletes them.")
+}
+
+// RefusesMoving refuses to resume the subscription to which the outbox of rows still moves: what stands behind its rows
+// would be delivered before them.
+func (v view) RefusesMoving() string {
+	return refuseState(fmt.Sprintf("EXISTS (SELECT FROM %s AS s WHERE s.moving AND s.successor = $1)", v.Named("state")),
+		"name", "format('the outbox still moves to subscription %s, which is resumed when all rows have', $1)",
+		"Run txwork outbox move again, which goes on with the move.")
 }
 
 // RefusesApart refuses to change the lanes of a subscription where messages of one key could be in two of them.

@@ -1,3 +1,8 @@
+DROP FUNCTION {{.Named "move_rows"}}(text, integer);
+DROP FUNCTION {{.Named "take_over"}}(text, integer);
+DROP FUNCTION {{.Named "moving"}}(integer);
+DROP FUNCTION {{.Named "move_hindrance"}}();
+DROP FUNCTION {{.Named "storage"}}();
 DROP FUNCTION {{.Named "lag"}}(integer);
 DROP FUNCTION {{.Named "unsubscribe"}}(text, boolean, integer);
 DROP FUNCTION {{.Named "resume"}}(text);
@@ -30,6 +35,8 @@ DROP FUNCTION {{.Named "shift"}}(bigint);
 DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named "tick"}}, {{.Named "state"}},
     {{.Named "loss"}}, {{.Named "dedup"}}, {{.Named "later"}};
 DROP FUNCTION {{.Named "guard"}}();
+DROP FUNCTION {{.Named "dedup_moved"}}();
+DROP FUNCTION {{.Named "rows_moved"}}() CASCADE; -- the table of rows takes rows again
 DROP TYPE {{.Named "seen"}};
 DROP TYPE {{.Named "rest"}};
 DROP SEQUENCE {{.Named "seq"}};

@@ -17,6 +17,9 @@ BEGIN
     {{$.IdleBound "interval '1 minute'"}}
 {{- end}}
     {{$.LocksSubscription}}
+    {{- if not $paused}}
+    {{$.RefusesMoving}}
+    {{- end}}
     UPDATE {{$.Named "subscription"}} AS s SET paused = {{$paused}} WHERE s.name = $1 AND s.paused <> {{$paused}};
 {{- if $paused}}
     RETURN FOUND;

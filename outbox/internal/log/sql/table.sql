@@ -35,12 +35,17 @@ CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
 {{- end}}
 
 -- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
--- they belong to, and gone a tick that has seen all messages that have been removed.
+-- they belong to, and gone a tick that has seen all messages that have been removed. If an outbox of rows has moved
+-- here, successor is the subscription that has the destination of the rows, switched_at the time of the switch, and
+-- moving says that not all rows have been moved.
 CREATE TABLE {{.Named "state"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,
     system bigint NOT NULL DEFAULT (pg_control_system()).system_identifier,
-    gone bigint NOT NULL DEFAULT 0
+    gone bigint NOT NULL DEFAULT 0,
+    successor text,
+    switched_at timestamptz,
+    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL)
 );
 
 INSERT INTO {{.Named "state"}} DEFAULT VALUES;

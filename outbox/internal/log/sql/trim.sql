@@ -39,7 +39,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "least"}}({{.Named "seen"}}) FROM PUBLIC;
 
 -- Frees dedup keys whose messages all positions and a tick have seen, but for those of messages that are still
--- scheduled, which it puts behind all others. Says how many it has looked at.
+-- scheduled, or were rows and have not ended (see {{.Name}}_move_rows): it puts these behind all others. Says how many
+-- it has looked at.
 CREATE FUNCTION {{.Named "trim_dedup"}}(old {{.Named "seen"}}, most integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -57,7 +58,9 @@ BEGIN
     WITH passed AS MATERIALIZED (
         SELECT d.topic, d.dedup_key, EXISTS (
                 SELECT FROM {{.Named "later"}} AS l
-                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key) AS is_scheduled
+                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key)
+            OR EXISTS (
+                SELECT FROM {{.Parked}} AS k WHERE k.id = d.id AND k.completed_at IS NULL) AS is_scheduled
         FROM {{.Named "dedup"}} AS d
         WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
         ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// moveOptions are the flags of move.
+type moveOptions struct {
+	to string
+	outbox.MoveOptions
+	asking
+}
+
+func newMoveCommand(a *app) *cobra.Command {
+	var o moveOptions
+	cmd := newCommand("move --to log --subscription NAME", "Move an outbox that runs from rows to a log", cobra.NoArgs)
+	flags := cmd.Flags()
+	flags.StringVar(&o.to, "to", "", "where it moves: log")
+	flags.StringVar(&o.Subscription, "subscription", "", "make this subscription, which gets the destination of the rows")
+	flags.IntVar(&o.Lanes, "lanes", 1, "how many consumers can read the subscription at once")
+	flags.DurationVar(&o.LockTimeout, "lock-timeout", 2*time.Second,
+		"how long producers may wait behind the switch at a time")
+	flags.DurationVar(&o.Wait, "wait", time.Minute, "how long to try the switch while transactions that wrote rows stay open")
+	o.addFlags(flags, movedOutbox{})
+	cmd.MarkFlagRequired("to")
+	cmd.MarkFlagRequired("subscription")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.to != "log" {
+			return usagef("--to is %q, it can only be log", o.to)
+		}
+		if o.Lanes < 1 || o.LockTimeout <= 0 || o.Wait <= 0 {
+			return usagef("--lanes, --lock-timeout and --wait must be positive")
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		return a.withOutbox(cmd.Context(), outbox.Options{Storage: outbox.MoveToLog},
+			func(d *database, box *outbox.Outbox) error {
+				return hinted(conclude(a.move(cmd.Context(), d, box, o)))
+			})
+	}
+	return cmd
+}
+
+// A movedOutbox is what move prints.
+type movedOutbox struct {
+	Stage        string  `json:"stage"`               // rows (before the switch), moving, or moved
+	Subscription string  `json:"subscription"`        // the one that has, or would get, the destination of the rows
+	Since        float64 `json:"seconds,omitempty"`   // how long ago the switch was
+	Moved        int64   `json:"moved"`               // rows that this command has parked for the subscription
+	Unfinished   int64   `json:"unfinished"`          // rows that have not ended, of which 20000 are counted
+	InProgress   int64   `json:"in_progress"`         // rows of these that a relay has in hand
+	Blocking     int64   `json:"blocking"`            // dead letters that block their keys: they move, too
+	Hindrance    string  `json:"hindrance,omitempty"` // why the switch is not possible
+	DryRun       bool    `json:"dry_run"`             // nothing was changed
+}
+
+func newMovedOutbox(s outbox.MoveState, o moveOptions) movedOutbox {
+	m := movedOutbox{Stage: string(s.Stage), Subscription: s.Successor, Since: s.Since.Seconds(), Moved: s.Moved,
+		Unfinished: s.Unfinished, InProgress: s.InProgress, Blocking: s.Blocking, Hindrance: s.Hindrance,
+		DryRun: o.dryRun}
+	if s.Stage == outbox.BeforeMove {
+		m.Subscription = o.Subscription
+	}
+	return m
+}
+
+// move says how far the move is, asks, and goes on with it to its end.
+func (a *app) move(ctx context.Context, d *database, box *outbox.Outbox, o moveOptions) error {
+	var s outbox.MoveState
+	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) (err error) {
+		s, err = box.MoveState(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return a.printMoved(s, o)
+	}
+	if s.Stage == outbox.BeforeMove && s.Hindrance == "" {
+		question := fmt.Sprintf("Switch the outbox to the log for good, and move %s to subscription %s?",
+			plural(int(s.Unfinished+s.Blocking), "row"), named(o.Subscription))
+		if err := a.confirm(ctx, o.asking, question); err != nil {
+			return err
+		}
+	}
+	act := operate.Act{Verb: "move", Target: "outbox", About: map[string]string{"subscription": o.Subscription}}
+	action := uuid.New()
+	if err := d.Begin(ctx, action, act); err != nil {
+		return err
+	}
+	bar, total := a.newTally("moving", "rows", -1), s.Unfinished+s.Blocking
+	o.Progress = func(s outbox.MoveState) { bar.of(s.Moved, max(total, s.Moved+s.Unfinished+s.Blocking)) }
+	s, err = box.Move(ctx, d.Pool, o.MoveOptions)
+	bar.end()
+	if ended := d.End(ctx, action, act, reasonOf(err)); err == nil {
+		err = ended
+	}
+	if err != nil {
+		return err
+	}
+	return a.printMoved(s, o)
+}
+
+func (a *app) printMoved(s outbox.MoveState, o moveOptions) error {
+	m := newMovedOutbox(s, o)
+	if o.json {
+		return a.printJSON(m)
+	}
+	text := fmt.Sprintf("the outbox has moved to subscription %s: %s moved", named(m.Subscription),
+		plural(int(m.Moved), "row"))
+	rows := fmt.Sprintf("%s, of which %d in progress, and %s that block their keys", plural(int(m.Unfinished), "row"),
+		m.InProgress, plural(int(m.Blocking), "dead letter"))
+	switch {
+	case m.Hindrance != "":
+		text = "the outbox cannot move: " + m.Hindrance
+	case s.Stage == outbox.BeforeMove:
+		text = fmt.Sprintf("the outbox would move to subscription %s with %s", named(m.Subscription), rows)
+	case s.Stage == outbox.DuringMove:
+		text = fmt.Sprintf("the outbox moves to subscription %s since %s: left are %s", named(m.Subscription),
+			rough(s.Since), rows)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}
