@@ -113,7 +113,8 @@ func settledOf(t *testing.T, reader metric.Reader, table string) map[string]int6
 func TestASubscriptionHasAHistory(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
-	m, err := migrations.SQL(migrations.FileOptions{Schema: f.DB.Schema, Domains: []migrations.Domain{migrations.Reaper}})
+	m, err := migrations.SQL(migrations.FileOptions{Schema: f.DB.Schema,
+		Domains: []migrations.Domain{migrations.Reaper}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,8 +119,8 @@ func count(of func(survey.HistoryPoint) int64) value {
 	return func(p survey.HistoryPoint) (float64, bool) { return float64(of(p)), p.Known }
 }
 
-// charts are those of a line. A percentile is the end of the bucket that it is in. What starts an occurrence of a schedule
-// is late by the wait of its row.
+// charts are those of a line. A percentile is the end of the bucket that it is in. What starts an occurrence of a
+// schedule is late by the wait of its row.
 func charts(points []survey.HistoryPoint, schedule bool) []chart {
 	percentile := func(q float64, of func(survey.HistoryPoint, float64) (time.Duration, bool)) value {
 		return func(p survey.HistoryPoint) (float64, bool) {

@@ -27,8 +27,9 @@ func TestStatementsOfReaders(t *testing.T) {
 	t.Cleanup(func() { server.Stop() })
 	c := newShopOn(t, server)
 	c.exec("CREATE EXTENSION pg_stat_statements")
-	c.enqueue(outbox.Message{Topic: "mail", Payload: []byte("{}")}, outbox.Message{Topic: "mail", Payload: []byte("{}")})
-	c.fail("no such address", c.enqueue(outbox.Message{Topic: "mail", Payload: []byte("{}")})...)
+	mail := outbox.Message{Topic: "mail", Payload: []byte("{}")}
+	c.enqueue(mail, mail)
+	c.fail("no such address", c.enqueue(mail)...)
 	minute := func(name string, times, most int64, read func()) {
 		t.Helper()
 		read() // the first prepares statements

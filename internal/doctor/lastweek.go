@@ -46,8 +46,8 @@ var lastWeekChecks = []check{
 
 // inHoursOfWeek judges the hours of the lanes of each table, and of the whole table where no lane is a finding. Tables
 // of which row-level security shows a part are left out: history is about all rows.
-func inHoursOfWeek(judge func(*table, survey.HourOfWeek) (Finding, bool)) func(context.Context, *examination) ([]Finding,
-	error) {
+func inHoursOfWeek(judge func(*table, survey.HourOfWeek) (Finding, bool)) func(context.Context,
+	*examination) ([]Finding, error) {
 	return func(ctx context.Context, x *examination) (all []Finding, err error) {
 		hours, err := x.readHoursOfWeek(ctx)
 		for _, of := range byTable(hours) {
@@ -147,7 +147,8 @@ func slower(t *table, h survey.HourOfWeek) (Finding, bool) {
 		return Finding{
 			Title: fmt.Sprintf("%s: %s more than twice as long as a week ago: half of %d up to %v from %s, and up to %v then",
 				t.laneOfHour(h), of.what, rows, roundly(half), h.At.UTC().Format("15:04 UTC"), roundly(then)),
-			Evidence: []Evidence{evidence("lane", h.Lane, "hour", h.At.UTC().Format(time.RFC3339), "rows", rows, of.name+"_half_seconds", half,
+			Evidence: []Evidence{evidence("lane", h.Lane, "hour",
+				h.At.UTC().Format(time.RFC3339), "rows", rows, of.name+"_half_seconds", half,
 				"rows_then", before, of.name+"_half_seconds_then", then)},
 			Remedy: Remedy{Do: "Find out what has changed since: a deployment, what the handlers call, or how much arrives. " +
 				"The history on the dashboard shows when it began, and so does `txwork stats --since`."},
@@ -177,7 +178,8 @@ func failingMore(t *table, h survey.HourOfWeek) (Finding, bool) {
 	return Finding{
 		Title: fmt.Sprintf("%s: %.1f %% of the rows became dead letters from %s, and %.1f %% a week ago", t.laneOfHour(h),
 			100*share, h.At.UTC().Format("15:04 UTC"), 100*then),
-		Evidence: []Evidence{evidence("lane", h.Lane, "hour", h.At.UTC().Format(time.RFC3339), "rows", rows, "dead_letters", h.Dead, "rows_then",
+		Evidence: []Evidence{evidence("lane", h.Lane, "hour",
+			h.At.UTC().Format(time.RFC3339), "rows", rows, "dead_letters", h.Dead, "rows_then",
 			before, "dead_letters_then", h.DeadBefore)},
 		Remedy: Remedy{Do: "Look at the dead letters by cause, as `txwork top` and the dashboard show them, fix the cause, " +
 			"then redrive them."},

@@ -3,5 +3,6 @@
 //
 // Every statement is bounded by time and by rows, and reads an index, the catalog or statistics; none counts a whole
 // table. It runs in a read-only transaction that waits for a lock only briefly and holds no lock that conflicts with
-// anything but DDL. Whoever reads many has them share one, see [Reader.Together]. Numbers of rows are therefore "at least" once they reach the bound.
+// anything but DDL. Whoever reads many has them share one, see [Reader.Together]. Numbers of rows are therefore "at
+// least" once they reach the bound.
 package survey
