@@ -233,6 +233,8 @@ func (b *bench) drain(ctx context.Context, consumers int) (c measure.Costs, rate
 		})
 		select {
 		case <-all:
+		case <-ctx.Done():
+			return 0, errors.Join(context.Cause(ctx), stop())
 		case <-time.After(5 * time.Minute):
 			return 0, errors.Join(fmt.Errorf("%d of %d messages were delivered in 5 minutes", got.Load(), want), stop())
 		}

@@ -81,7 +81,7 @@ func Run(ctx context.Context, args []string, out, progress io.Writer) error {
 	l := &lab{options: o, server: server, progress: progress}
 	lines, err := l.measureAll(ctx)
 	if err != nil {
-		return err
+		return errors.Join(err, write(out, lines, nil)) // what there is
 	}
 	idle := []idleFigures{}
 	for range o.rounds {
@@ -131,7 +131,7 @@ func (l *lab) measureAll(ctx context.Context) (lines []line, err error) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s with %d: %w", c.name, c.consumers, err)
+				return lines, fmt.Errorf("%s with %d: %w", c.name, c.consumers, err)
 			}
 			fmt.Fprintf(l.progress, "round %d: %s with %d (%.0f s)\n", round+1, c.name, c.consumers,
 				time.Since(began).Seconds())
