@@ -5293,8 +5293,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
 -- was settled. It reads at most so many messages of each lane; NULL: all.
 --
--- A replay says how many messages were settled that will be delivered again, among 100000 of all lanes, and with
--- more that there may be others.
+-- A replay says how many messages were settled and are delivered again, among 100000 of all lanes, and
+-- with more that there may be others.
 CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text, most bigint DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint, again bigint, more boolean)
 LANGUAGE plpgsql
@@ -5350,7 +5350,8 @@ BEGIN
         more := false;
         IF $3 = 'replay' THEN
             SELECT least(count(*) FILTER (WHERE (m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
-                OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+                OR (m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)), own.most), count(*) > own.most
@@ -5457,9 +5458,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz) FROM PUBLIC;
 
--- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age, or
--- until that time, go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
--- moved. Parked messages stay, and run.
+-- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age,
+-- or until that time, go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of
+-- each lane that it moved. Parked messages stay, and run.
 CREATE FUNCTION "{{schema}}"."outbox_log_cut"(name text, older_than interval DEFAULT NULL, before timestamptz DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
