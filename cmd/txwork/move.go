@@ -43,7 +43,7 @@ func newMoveCommand(a *app) *cobra.Command {
 		if err := o.check(); err != nil {
 			return err
 		}
-		return a.withOutbox(cmd.Context(), outbox.Options{Storage: outbox.MoveToLog},
+		return a.withOutbox(cmd.Context(), outbox.Options{Storage: outbox.MoveToLog}, "",
 			func(d *database, box *outbox.Outbox) error {
 				return hinted(conclude(a.move(cmd.Context(), d, box, o)))
 			})
