@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// handle calls the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
-// has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
+// handle calls the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless
+// [Claim.Tx] has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
 //
 // A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
 // settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another

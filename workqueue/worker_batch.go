@@ -53,8 +53,8 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 	return nil
 }
 
-// handleBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be settled
-// as they are decided. If the worker stops while the batch gathers, it puts the rows back.
+// handleBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be
+// settled as they are decided. If the worker stops while the batch gathers, it puts the rows back.
 func (w *Worker) handleBatch(first *delivery) {
 	rows, begins := w.flow.Gather(first, first.batching.from(first))
 	if !begins {
