@@ -226,6 +226,11 @@ var remedies = []remedy{
 		c.logged("1 hour")
 		c.run("subscriptions", "pause", "audit").ok()
 	})},
+	{code: "subscription-paused", only: "move", make: against(func(c *cli) {
+		c.logged("1 hour")
+		c.run("subscriptions", "pause", "audit").ok()
+		c.log("UPDATE outbox_log_state SET successor = 'audit', moving = true, switched_at = now()")
+	})},
 	{code: "expired-leases", make: against((*cli).expired)},
 	{code: "not-returning", make: against((*cli).hanging), then: (*cli).returned},
 	{code: "ends-process", make: against(func(c *cli) {

@@ -127,6 +127,9 @@ func testsOf(c Case, w way) []test {
 	}
 	if slices.ContainsFunc(c.Spec.Columns, func(c workqueue.Column) bool { return c.Name == keyColumn }) {
 		tests = append(tests, keys...)
+		if c.Spec.Admission == "" { // whose rule counts what a claim takes
+			tests = append(tests, runs...)
+		}
 	}
 	if len(c.Spec.Unique) > 0 {
 		tests = append(tests, unique...)
@@ -219,9 +222,13 @@ var everyWay = []test{
 // keys are the tests of tables with keyed rows.
 var keys = []test{
 	{"drain/a key in its order", drainsAKey},
+	{"insert/behind its key", insertsBehindItsKey},
+}
+
+// runs are the tests of tables with keyed rows that batches take as runs.
+var runs = []test{
 	{"batch/runs of a key", handsOverRuns},
 	{"batch/a run that is lost", chargesTheHeadOfALostRun},
-	{"insert/behind its key", insertsBehindItsKey},
 }
 
 // inTransactions are the tests of operations inside a caller's transaction.

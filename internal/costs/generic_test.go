@@ -25,6 +25,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/periodic"
 )
 
 // rowsCompared is how many rows the nodes of one plan may read, join and discard for each element of its arrays. A
@@ -424,6 +425,19 @@ func (g *generic) timersSteps() {
 		_, err := g.timers.Cancel(ctx, tx, keys...)
 		return err
 	})
+	g.step("preview a backfill", func(ctx context.Context, tx workqueue.Tx) error {
+		s := g.timers.Schedules()
+		put := s.Put(ctx, tx, timers.Schedule{Name: "often", Expr: "@every 1s", Topic: "mine"})
+		_, err := s.PreviewBackfill(ctx, tx, "often", backfilled, backfilled.Add(g.occurrences()))
+		return errors.Join(put, err)
+	})
+}
+
+var backfilled = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// occurrences is how long a schedule of every second takes for n elements, or for as many as one backfill may have.
+func (g *generic) occurrences() time.Duration {
+	return time.Duration(min(g.n, periodic.MaxBackfill)-1) * time.Second
 }
 
 func (g *generic) jobsSteps() {
@@ -447,6 +461,12 @@ func (g *generic) jobsSteps() {
 	g.step("keep", enqueue(conflict(jobs.Keep)))
 	g.step("replace", enqueue(conflict(jobs.Replace)))
 	g.settles("jobs", "queue = 'mine'")
+	g.step("preview a backfill", func(ctx context.Context, tx workqueue.Tx) error {
+		s := g.jobs.Schedules()
+		put := s.Put(ctx, tx, jobs.Schedule{Name: "often", Expr: "@every 1s", Args: unique{}})
+		_, err := s.PreviewBackfill(ctx, tx, "often", backfilled, backfilled.Add(g.occurrences()))
+		return errors.Join(put, err)
+	})
 	g.step("limit", func(ctx context.Context, tx workqueue.Tx) error {
 		return g.jobs.SetLimits(ctx, tx, "mine", jobs.Limits{MaxRunning: 100_000})
 	})

@@ -8,7 +8,7 @@ DROP FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_resume"(text);
 DROP FUNCTION "{{schema}}"."outbox_log_pause"(text);
 DROP FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer);
-DROP FUNCTION "{{schema}}"."outbox_log_cut"(text, interval);
+DROP FUNCTION "{{schema}}"."outbox_log_cut"(text, interval, timestamptz);
 DROP FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz);
 DROP FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text, bigint);
 DROP FUNCTION "{{schema}}"."outbox_log_rebase"();
