@@ -413,6 +413,8 @@ func TestAMoveGoesOn(t *testing.T) {
 		}
 		f.send(f.box, msgs...)
 	}
+	_, err := f.Pool.Exec(t.Context(), "SELECT "+f.table+"_move_rows('main')")
+	f.refusedWith("rows that move before the switch", err, "55000")
 	steps := 0
 	for {
 		ctx, cancel := context.WithCancel(t.Context())

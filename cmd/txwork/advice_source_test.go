@@ -169,6 +169,9 @@ var notFollowed = map[string][]string{
 		"write fewer keys in one transaction",
 		"set ListenConfig to a connection to PostgreSQL itself", // TestAPoolerThatDeliversNoNotifications
 		"run this with --domain",                                // TestExportSaysWhatItLacks
+		"Open the outbox with Storage MoveToLog or Log",         // TestRowsAreRefusedAfterTheSwitch
+		"Repeat the transaction.",                               // the same
+		"_take_over first, with the name of the subscription",   // TestAMoveGoesOn
 		"has none of the domains",                               // TestASchemaWithoutDomains
 		"; or name the schema that has the tables",              // TestAForgottenSchema of txworktest
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
@@ -187,7 +190,7 @@ var notFollowed = map[string][]string{
 		"upgrade the %[6]s",
 		"close some, or raise max_connections", "check its name in the URL, or create it", "check its name and password",
 		"is starting, stopping or recovering: try again", "write that of a password as", "check the URL and that the server",
-		"txwork roles after it", "or `txwork migrate up`",
+		"txwork roles after it", "or `txwork migrate up`", "name another by --zone",
 	},
 	"it tells to wait, or to look": {
 		"start workers, or look when there are fewer", "look when fewer are open", "run it again", "wait: the last command still runs",

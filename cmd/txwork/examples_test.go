@@ -24,6 +24,7 @@ var notRun = map[string]string{
 	"txwork alarms serve:":      "serves until a signal; TestAlarmsServeDeliversWhatWasPosted calls it",
 	"txwork serve:":             "serves until a signal; TestServeShowsADashboard calls it",
 	"txwork metrics serve:":     "serves until a signal; TestMetricsServe calls it",
+	"txwork outbox move:":       "moves the rows of the other examples; TestAnOutboxIsMoved runs it",
 	"txwork worker worker.yaml": "runs until a signal; the tests of the worker call it",
 	"txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'": "" +
 		"posts to a host of others; TestTheCommandsOfOperation runs it with another",
@@ -47,6 +48,7 @@ const exampleRows = `
 var exampleFiles = map[string]string{
 	"commits.ndjson": `{"sha": "f4ba640"}` + "\n",
 	"changes.ndjson": `{"account": 4711}` + "\n",
+	"orders.ndjson":  `{"customer": 4711}` + "\n",
 	"worker.yaml":    "outbox:\n  topics:\n    order.placed: {exec: [\"true\"]}\n",
 	"generate":       "#!/bin/sh\necho '{\"id\": 1}'\n",
 }

@@ -199,7 +199,6 @@ func TestTopsRates(t *testing.T) {
 
 // The first frame has the rates of the last minutes from the history, those of them that it knows.
 func TestTopsRatesBeforeItWasStarted(t *testing.T) {
-	t.Parallel()
 	c := newMigratedCLI(t)
 	c.exec(`INSERT INTO {schema}.history (table_name, lane, step, at, done, dead, waits)
 		SELECT 'outbox', '', 60, date_trunc('minute', now()) - n * interval '1 minute', 100, 20, '{100,80}'

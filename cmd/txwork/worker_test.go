@@ -462,7 +462,7 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 	if got.OK || got.File != wrong || len(got.Problems) != 3 || got.Problems[1] != (workerfile.Problem{
 		Line: 2, Column: 3, Path: "outbox.topic",
 		Message: "is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, " +
-			"subscription, topics",
+			"subscriptions, topics",
 	}) {
 		t.Errorf("--json prints %s", r.stdout)
 	}

@@ -90,10 +90,10 @@ func TestProgramsOfOthersBesideGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := startOthers(t, db, count)
 	tables := append(append(box.Tables(), in.Tables()...), client.Table())
 	started := time.Now()
 	crew := startCrew(t, db, "beside", 2, 4*time.Second, tables...)
+	others := startOthers(t, db, count) // after Go, which may find nothing to do if it starts slowly
 	for time.Since(started) < long {
 		time.Sleep(200*time.Millisecond + rand.N(800*time.Millisecond))
 		if rand.IntN(4) > 0 {

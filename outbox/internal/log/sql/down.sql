@@ -8,7 +8,7 @@ DROP FUNCTION {{.Named "unsubscribe"}}(text, boolean, integer);
 DROP FUNCTION {{.Named "resume"}}(text);
 DROP FUNCTION {{.Named "pause"}}(text);
 DROP FUNCTION {{.Named "change"}}(text, text[], jsonb, integer);
-DROP FUNCTION {{.Named "cut"}}(text, interval);
+DROP FUNCTION {{.Named "cut"}}(text, interval, timestamptz);
 DROP FUNCTION {{.Named "replay"}}(text, timestamptz);
 DROP FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text, bigint);
 DROP FUNCTION {{.Named "rebase"}}();
