@@ -15,27 +15,24 @@ import (
 
 // moveOptions are the flags of move.
 type moveOptions struct {
-	to string
 	outbox.MoveOptions
 	asking
 }
 
 func newMoveCommand(a *app) *cobra.Command {
 	var o moveOptions
-	cmd := newCommand("move --to log --subscription NAME", "Move an outbox that runs from rows to a log", cobra.NoArgs)
+	cmd := newCommand("move log --subscription NAME", "Move an outbox that runs from rows to a log", cobra.ExactArgs(1))
 	flags := cmd.Flags()
-	flags.StringVar(&o.to, "to", "", "where it moves: log")
-	flags.StringVar(&o.Subscription, "subscription", "", "make this subscription, which gets the destination of the rows")
-	flags.IntVar(&o.Lanes, "lanes", 1, "how many consumers can read the subscription at once")
+	flags.StringVar(&o.Subscription, "subscription", "", "make this subscription of the log, which gets the destination of the rows")
+	flags.IntVar(&o.Lanes, "lanes", 1, "how many consumers can read it at once")
 	flags.DurationVar(&o.LockTimeout, "lock-timeout", 2*time.Second,
 		"how long producers may wait behind the switch at a time")
 	flags.DurationVar(&o.Wait, "wait", time.Minute, "how long to try the switch while transactions that wrote rows stay open")
 	o.addFlags(flags, movedOutbox{})
-	cmd.MarkFlagRequired("to")
 	cmd.MarkFlagRequired("subscription")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if o.to != "log" {
-			return usagef("--to is %q, it can only be log", o.to)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] != "log" {
+			return usagef("an outbox cannot move to %q, only to a log", args[0])
 		}
 		if o.Lanes < 1 || o.LockTimeout <= 0 || o.Wait <= 0 {
 			return usagef("--lanes, --lock-timeout and --wait must be positive")

@@ -5,10 +5,10 @@ import "testing"
 // An outbox moves by one command, which says before what it will do, and which may be repeated.
 func TestAnOutboxIsMoved(t *testing.T) {
 	c := newMigratedCLI(t)
-	move := []string{"outbox", "move", "--to", "log", "--subscription", "main"}
+	move := []string{"outbox", "move", "log", "--subscription", "main"}
 	c.run(append(move, "--dry-run")...).exits(exitFailure).says("outbox_log_parked")
 	c.makeLog()
-	c.run("outbox", "move", "--to", "rows", "--subscription", "main").exits(exitUsage).says("can only be log")
+	c.run("outbox", "move", "rows", "--subscription", "main").exits(exitUsage).says("cannot move to \"rows\"")
 	c.run(append(move, "--dry-run")...).ok().prints("cannot move: the log has messages")
 	c.run(append(move, "--yes")...).exits(exitFailure).says("the log has messages")
 	c.log("TRUNCATE outbox_log")
@@ -19,7 +19,7 @@ func TestAnOutboxIsMoved(t *testing.T) {
 	c.run(append(move, "--yes", "--json")...).ok().prints(`"stage":"moved"`, `"moved":2`)
 	c.run(append(move, "--dry-run")...).ok().prints("has moved to subscription main: 0 rows moved")
 	c.run(move...).ok().prints("0 rows moved")
-	c.run("outbox", "move", "--to", "log", "--subscription", "other").exits(exitFailure).
+	c.run("outbox", "move", "log", "--subscription", "other").exits(exitFailure).
 		says("have moved to subscription main already")
 	c.answer("{}\n", "outbox", "send", "--topic", "t").exits(exitFailure).says("has moved to the log")
 }

@@ -287,7 +287,7 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 				s.Name, behind(&s))
 			f.Remedy = Remedy{
 				Do:       "Go on with the move, which resumes the subscription at its end. It waits for rows in progress.",
-				Commands: []string{x.command("outbox", "move", "--to", "log", "--subscription", s.Name)},
+				Commands: []string{x.command("outbox", "move", "log", "--subscription", s.Name)},
 			}
 		}
 		all = append(all, f)

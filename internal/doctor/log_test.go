@@ -143,7 +143,7 @@ func TestAMoveThatHasNotEnded(t *testing.T) {
 	w.exec("SELECT outbox_log_pause('billing')")
 	w.exec("UPDATE outbox_log_state SET successor = 'billing', moving = true")
 	w.wrote(2, true)
-	w.finds("subscription-paused", []string{"has not moved to subscription billing yet", "outbox move --to log"})
+	w.finds("subscription-paused", []string{"has not moved to subscription billing yet", "outbox move log"})
 }
 
 func TestALogThatNobodyTicks(t *testing.T) {
