@@ -68,8 +68,8 @@ func (f *fixture) killing(part string, deaths *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(f.Context())
 	var g sync.WaitGroup
 	g.Go(func() {
-		for ctx.Err() == nil {
-			life, end := context.WithTimeout(ctx, time.Duration(200+rand.IntN(2500))*time.Millisecond)
+		for n := 1; ctx.Err() == nil; n++ { // each lives longer, so that a slow machine gets on, too
+			life, end := context.WithTimeout(ctx, time.Duration(n*(200+rand.IntN(1000)))*time.Millisecond)
 			c := exec.CommandContext(life, os.Args[0], "-test.run=^$")
 			c.Env = append(os.Environ(), relayURL+"="+f.URL, relaySchema+"="+f.DB.Schema, movePart+"="+part)
 			c.Stderr = os.Stderr

@@ -198,6 +198,8 @@ func TestDedupKeysHoldAcrossTheSwitch(t *testing.T) {
 	ended := f.send(f.box, unique("ended"), unique("many"))
 	f.drainRows(f.opened(outbox.Rows), func(context.Context, *outbox.Delivery) error { return nil })
 	live := f.send(f.box, later)[0].ID
+	again := unique("ended") // repeated with its id, since the reply of its commit was lost
+	again.ID = ended[0].ID
 	f.exec("SELECT "+f.table+"_take_over('main')", []any{}...)
 	for _, moved := range []bool{false, true} {
 		if moved {
@@ -205,8 +207,8 @@ func TestDedupKeysHoldAcrossTheSwitch(t *testing.T) {
 		}
 		for _, box := range []*outbox.Outbox{f.box, f.opened(outbox.Log)} {
 			fresh := unique(fmt.Sprint("new", moved))
-			got := f.send(box, unique("ended"), fresh, unique("later"), unique("many"), other)
-			if !got[0].Duplicate || got[0].ID != ended[0].ID || !got[2].Duplicate || got[2].ID != live ||
+			got := f.send(box, unique("ended"), fresh, unique("later"), unique("many"), other, again)
+			if !got[5].Duplicate || !got[0].Duplicate || got[0].ID != ended[0].ID || !got[2].Duplicate || got[2].ID != live ||
 				!got[3].Duplicate || got[3].ID != ended[1].ID {
 				t.Errorf("moved %t: %+v", moved, got)
 			}

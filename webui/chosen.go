@@ -53,10 +53,22 @@ func changeChosen(ctx context.Context, r *request) (view, error) {
 	if len(left) > 0 {
 		return view{}, problem{status: http.StatusConflict, tables: known,
 			Title:  fmt.Sprintf("%d of %d rows were not %s", len(left), len(p.IDs), v.Done),
-			Detail: fmt.Sprintf("Row %s: %s. The other rows were.", left[0].ID, left[0].Why),
+			Detail: notAll(left, len(p.IDs)),
 			Advice: "Look at the rows as they are now."}
 	}
 	return view{to: below("t", p.Table, label.State)}, nil
+}
+
+// notAll says which of n rows were left, and why the first of them was.
+func notAll(left []operate.Decision, n int) string {
+	text := fmt.Sprintf("Row %s: %s.", left[0].ID, left[0].Why)
+	if more := len(left) - 1; more > 0 {
+		text += fmt.Sprintf(" And %d more.", more)
+	}
+	if n > len(left) {
+		text += " The other rows were."
+	}
+	return text
 }
 
 // ids are the rows that the form names.

@@ -83,7 +83,7 @@ func (r *request) concerns(table string) bool {
 	return r.user.seesAll() || table != "" && r.user.sees(table)
 }
 
-// evidence redacts the errors in a finding.
+// evidence redacts the errors in a finding, whose title may quote one.
 func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 	if h.Redact == nil {
 		return f
@@ -95,6 +95,7 @@ func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 		for k, v := range e {
 			if text, ok := v.Value.(string); ok && (v.Name == "error" || v.Name == "last_error" || v.Name == "cause") {
 				f.Evidence[i][k].Value = h.errorOf(f.Table, text)
+				f.Title = h.errorOf(f.Table, f.Title)
 			}
 		}
 	}

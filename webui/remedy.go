@@ -3,6 +3,7 @@ package webui
 import (
 	"html/template"
 	"slices"
+	"strings"
 
 	"github.com/txwork/txwork/internal/doctor"
 )
@@ -23,6 +24,22 @@ type finding struct {
 	doctor.Finding
 	Here []remedy
 }
+
+// Of is what the finding is about, beside its table: a page that is updated tells findings of one kind apart by it.
+func (f finding) Of() string {
+	var of []string
+	for _, e := range f.Evidence {
+		for _, v := range e {
+			if text, ok := v.Value.(string); ok && slices.Contains(named, v.Name) {
+				of = append(of, text)
+			}
+		}
+	}
+	return strings.Join(of, " ")
+}
+
+// named are the names of evidence that stay while the figures change.
+var named = []string{"id", "queue", "topic", "lane", "subscription", "schedule", "kind", "key"}
 
 // remedies returns what is safe to be done about a finding at a click: what can be taken back, and what asks first.
 func remedies(f doctor.Finding, acts bool) (all []remedy) {

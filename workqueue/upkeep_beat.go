@@ -164,6 +164,11 @@ func (p *presence) say(ctx context.Context, by teller) {
 		return
 	}
 	defer p.saying.Unlock()
+	p.tell(ctx, by)
+}
+
+// tell sends a beat. The caller says.
+func (p *presence) tell(ctx context.Context, by teller) {
 	ctx, cancel := context.WithTimeout(ctx, sayLimit)
 	defer cancel()
 	err := p.send(ctx, by)

@@ -145,11 +145,19 @@ func (p *presence) leave(rows []history.Row) (some bool) {
 	return true
 }
 
-// sayNow sends a beat that somebody waits for.
+// sayNow sends a beat that somebody waits for. One that is on its way may have left before the last counts.
 func (p *presence) sayNow(ctx context.Context, by teller) {
 	ctx, cancel := context.WithTimeout(ctx, lastFlushLimit)
 	defer cancel()
-	p.say(ctx, by)
+	for !p.saying.TryLock() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	defer p.saying.Unlock()
+	p.tell(ctx, by)
 }
 
 // args are a flush as parameters of process_beat.

@@ -4774,6 +4774,7 @@ BEGIN
         withheld = own.withheld,
         ahead = CASE WHEN own.is_end THEN '{}' ELSE own.ahead END,
         rest = CASE
+            WHEN own.is_end THEN NULL -- without messages it could not probe
             WHEN own.most < own.p.page OR own.p.page = ANY (own.p.withheld) THEN t.rest -- nothing was handed out
             WHEN $4 @> '[{"outcome": "snooze"}]' THEN CASE WHEN (t.rest).since IS NOT NULL THEN ROW((t.rest).since, clock_timestamp() + interval '0.5 seconds' * (1 - 0.2 * random()), interval '0.5 seconds', left((t.rest).cause, 10000))::"{{schema}}"."outbox_log_rest" END
             END,
@@ -4876,6 +4877,7 @@ DECLARE
     p "{{schema}}"."outbox_log_position";
     rest "{{schema}}"."outbox_log_rest";
 BEGIN
+    cause := coalesce(cause, '');
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
@@ -5757,6 +5759,11 @@ BEGIN
             MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
             HINT = 'Subscribe first, or correct the name.';
     END IF;
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.moving AND s.successor = $1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'name',
+            MESSAGE = format('the outbox still moves to subscription %s, which is resumed when all rows have', $1),
+            HINT = 'Run txwork outbox move again, which goes on with the move.';
+    END IF;
     PERFORM FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1 ORDER BY p.lane FOR UPDATE;
     lanes := own.s.lanes;
     SELECT count(*) FILTER (WHERE k.completed_at IS NULL), count(*) FILTER (WHERE k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) INTO live, dead FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = $1;
@@ -5952,14 +5959,19 @@ AS $txwork$
 DECLARE
     holder uuid;
 BEGIN
+    IF NEW.created_at = '-infinity' THEN -- it makes a row the holder, see below: ids do not tell, an application gives its own
+        NEW.created_at := now();
+        RETURN NEW;
+    END IF;
     IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor IS NULL) THEN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
             HINT = 'Repeat the transaction.';
     END IF;
     SELECT r.id INTO holder FROM "{{schema}}"."outbox" AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
-    IF holder <> NEW.id THEN
-        INSERT INTO "{{schema}}"."outbox_log_dedup" (topic, dedup_key, id) VALUES (NEW.topic, NEW.dedup_key, holder)
+    IF holder IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."outbox_log_dedup" (topic, dedup_key, id, created_at)
+        VALUES (NEW.topic, NEW.dedup_key, holder, '-infinity')
         ON CONFLICT DO NOTHING;
     END IF;
     RETURN NEW;

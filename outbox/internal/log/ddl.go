@@ -332,8 +332,8 @@ func (view) RefusesParked(isWanted string) string {
 		"Let them end, redrive or discard them, or pass parked => true, which deletes them.")
 }
 
-// RefusesMoving refuses to resume the subscription to which the outbox of rows still moves: what stands behind its rows
-// would be delivered before them.
+// RefusesMoving refuses to resume or to remove the subscription to which the outbox of rows still moves: what stands
+// behind its rows would be delivered before them, or the rows would have nowhere to go.
 func (v view) RefusesMoving() string {
 	return refuseState(fmt.Sprintf("EXISTS (SELECT FROM %s AS s WHERE s.moving AND s.successor = $1)", v.Named("state")),
 		"name", "format('the outbox still moves to subscription %s, which is resumed when all rows have', $1)",

@@ -125,6 +125,7 @@ BEGIN
         withheld = own.withheld,
         ahead = CASE WHEN own.is_end THEN '{}' ELSE own.ahead END,
         rest = CASE
+            WHEN own.is_end THEN NULL -- without messages it could not probe
             WHEN own.most < own.p.page OR own.p.page = ANY (own.p.withheld) THEN t.rest -- nothing was handed out
             WHEN $4 @> '[{"outcome": "snooze"}]' THEN {{.RestAgain "t"}}
             END,

@@ -48,14 +48,19 @@ AS $txwork$
 DECLARE
     holder uuid;
 BEGIN
+    IF NEW.created_at = '-infinity' THEN -- it makes a row the holder, see below: ids do not tell, an application gives its own
+        NEW.created_at := now();
+        RETURN NEW;
+    END IF;
     IF EXISTS (SELECT FROM {{.Named "state"}} AS s WHERE s.successor IS NULL) THEN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{.RowsName}} has moved to the log {{.Name}} since this transaction began',
             HINT = 'Repeat the transaction.';
     END IF;
     SELECT r.id INTO holder FROM {{.Rows}} AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
-    IF holder <> NEW.id THEN
-        INSERT INTO {{.Named "dedup"}} (topic, dedup_key, id) VALUES (NEW.topic, NEW.dedup_key, holder)
+    IF holder IS NOT NULL THEN
+        INSERT INTO {{.Named "dedup"}} (topic, dedup_key, id, created_at)
+        VALUES (NEW.topic, NEW.dedup_key, holder, '-infinity')
         ON CONFLICT DO NOTHING;
     END IF;
     RETURN NEW;

@@ -19,6 +19,7 @@ DECLARE
     p {{.Named "position"}};
     rest {{.Named "rest"}};
 BEGIN
+    cause := coalesce(cause, '');
     {{.SeesAll}}
     {{.RefusesNoToken "$2"}}
     {{.RefusesSession "an outage"}}

@@ -22,6 +22,7 @@ BEGIN
     {{.RefusesSession "a removal"}}
     {{.IdleBound "interval '1 minute'"}}
     {{.LocksSubscription}}
+    {{.RefusesMoving}}
     PERFORM FROM {{.Named "position"}} AS p WHERE p.subscription = $1 ORDER BY p.lane FOR UPDATE;
     lanes := own.s.lanes;
     SELECT {{.CountParked "k"}} INTO live, dead FROM {{.Parked}} AS k WHERE k.subscription = $1;
