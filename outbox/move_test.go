@@ -208,8 +208,8 @@ func TestDedupKeysHoldAcrossTheSwitch(t *testing.T) {
 		for _, box := range []*outbox.Outbox{f.box, f.opened(outbox.Log)} {
 			fresh := unique(fmt.Sprint("new", moved))
 			got := f.send(box, unique("ended"), fresh, unique("later"), unique("many"), other, again)
-			if !got[5].Duplicate || !got[0].Duplicate || got[0].ID != ended[0].ID || !got[2].Duplicate || got[2].ID != live ||
-				!got[3].Duplicate || got[3].ID != ended[1].ID {
+			if !got[0].Duplicate || got[0].ID != ended[0].ID || !got[2].Duplicate || got[2].ID != live ||
+				!got[3].Duplicate || got[3].ID != ended[1].ID || !got[5].Duplicate {
 				t.Errorf("moved %t: %+v", moved, got)
 			}
 		}

@@ -110,7 +110,8 @@ func (d *deadTable) group(found []survey.Errors, sample int) {
 func (c *cause) draw(over float64) {
 	var counts [bars]int
 	for _, age := range c.Ages {
-		counts[bars-1-min(bars-1, max(0, int(age/max(over, 1)*bars)))]++ // a clock that was set back makes ages negative
+		bar := int(age / max(over, 1) * bars)
+		counts[bars-1-min(bars-1, max(0, bar))]++ // a clock that was set back makes ages negative
 	}
 	most := slices.Max(counts[:])
 	var path strings.Builder

@@ -48,7 +48,8 @@ AS $txwork$
 DECLARE
     holder uuid;
 BEGIN
-    IF NEW.created_at = '-infinity' THEN -- it makes a row the holder, see below: ids do not tell, an application gives its own
+    -- It makes a row the holder, see below. Ids do not tell, since applications may give their own.
+    IF NEW.created_at = '-infinity' THEN
         NEW.created_at := now();
         RETURN NEW;
     END IF;
