@@ -124,6 +124,23 @@ func TestAProbeThatSaysNothing(t *testing.T) {
 	f.want("it is available", f.fetchAgain("s", p.token, 10).payloads(), "c")
 }
 
+// A probe that says nothing, and has no message behind it, ends the rest: the lane could not probe again, and while it
+// rests no other lane may.
+func TestAProbeThatIsTheLast(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, "a")
+	f.tick()
+	f.unavailable("s", f.fetch("s", 10).token, "away")
+	f.rested("s")
+	p := f.fetch("s", 10)
+	f.settles("ended", "s", p.token, p.upto, failure{Seq: p.upto, Outcome: "snooze", Delay: 100})
+	if n := value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_position WHERE (rest).since IS NOT NULL"); n > 0 {
+		t.Error("a lane without messages rests")
+	}
+}
+
 // Messages of a blocked key are no probes: they are parked, and the message behind them is the probe.
 func TestAProbePassesWithheldMessages(t *testing.T) {
 	t.Parallel()
