@@ -391,6 +391,8 @@ func TestRowsInProgressAreSettledFirst(t *testing.T) {
 		return err
 	})
 	f.refusedWith("a resume meanwhile", err, "55000")
+	_, err = f.Pool.Exec(t.Context(), "SELECT "+f.table+"_unsubscribe('main', true)")
+	f.refusedWith("a removal meanwhile", err, "55000")
 	f.send(f.box, inKey("k", "3")) // to the log
 	close(hold)
 	if err := receive(t, moved); err != nil {
