@@ -133,8 +133,7 @@ type move struct {
 // switchOver tries the switch until it has all locks in time. Others that wait behind it are let through in between.
 func (m *move) switchOver(ctx context.Context) error {
 	for end := time.Now().Add(m.Wait); ; {
-		err := workqueue.InTx(ctx, m.pool, func(tx workqueue.Tx) error {
-			queue := m.table.In(tx)
+		err := m.inTx(ctx, func(queue *workqueue.Queue) error {
 			_, err := queue.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)",
 				fmt.Sprintf("%dms", max(m.LockTimeout.Milliseconds(), 1)))
 			if err != nil {

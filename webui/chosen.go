@@ -41,15 +41,10 @@ func changeChosen(ctx context.Context, r *request) (view, error) {
 	if r.form.Get("confirmed") == "" {
 		return view{title: d.Label + " " + p.Table, page: "chosen.html", data: p, tables: known}, nil
 	}
-	if v.Args, err = r.args(d); err != nil {
-		return view{}, err
-	}
-	db := r.acting()
-	all, err := db.Decide(ctx, t, v, p.IDs)
+	left, err := r.decide(ctx, t, d, v, p.IDs)
 	if err != nil {
 		return view{}, err
 	}
-	left := slices.DeleteFunc(all, func(one operate.Decision) bool { return one.Changed || v.Settled(one.Result) })
 	if len(left) > 0 {
 		return view{}, problem{status: http.StatusConflict, tables: known,
 			Title:  fmt.Sprintf("%d of %d rows were not %s", len(left), len(p.IDs), v.Done),

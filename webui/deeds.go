@@ -77,6 +77,17 @@ func (r *request) args(d deed) ([]any, error) {
 	return nil, nil
 }
 
+// decide does what the form asks to rows, and returns the decisions about those that it has left as they were.
+func (r *request) decide(ctx context.Context, t *workqueue.Table, d deed, v operate.Verb, ids []uuid.UUID) (
+	left []operate.Decision, err error) {
+	if v.Args, err = r.args(d); err != nil {
+		return nil, err
+	}
+	db := r.acting()
+	all, err := db.Decide(ctx, t, v, ids)
+	return slices.DeleteFunc(all, func(one operate.Decision) bool { return one.Changed || v.Settled(one.Result) }), err
+}
+
 // changeRow decides about one row.
 func changeRow(ctx context.Context, r *request) (view, error) {
 	d, v, err := r.deed()
@@ -91,17 +102,13 @@ func changeRow(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, notFound
 	}
-	if v.Args, err = r.args(d); err != nil {
-		return view{}, err
-	}
-	db := r.acting()
-	all, err := db.Decide(ctx, t, v, []uuid.UUID{id})
+	left, err := r.decide(ctx, t, d, v, []uuid.UUID{id})
 	if err != nil {
 		return view{}, err
 	}
-	if one := all[0]; !one.Changed && !v.Settled(one.Result) {
+	if len(left) > 0 {
 		return view{}, problem{status: http.StatusConflict, Title: "The row was not " + v.Done, tables: known,
-			Detail: one.Why + ".", Advice: "Look at the row as it is now."}
+			Detail: left[0].Why + ".", Advice: "Look at the row as it is now."}
 	}
 	if d.Name == "delete" {
 		return view{to: below("t", t.Spec().Table, string(workqueue.StateReady))}, nil

@@ -90,14 +90,18 @@ func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 	}
 	all := f.Evidence
 	f.Evidence = make([]doctor.Evidence, len(all))
+	quotes := false
 	for i, e := range all {
 		f.Evidence[i] = slices.Clone(e)
 		for k, v := range e {
 			if text, ok := v.Value.(string); ok && (v.Name == "error" || v.Name == "last_error" || v.Name == "cause") {
 				f.Evidence[i][k].Value = h.errorOf(f.Table, text)
-				f.Title = h.errorOf(f.Table, f.Title)
+				quotes = true
 			}
 		}
+	}
+	if quotes {
+		f.Title = h.errorOf(f.Table, f.Title)
 	}
 	return f
 }

@@ -29,13 +29,21 @@ type finding struct {
 func (f finding) Of() string {
 	var of []string
 	for _, e := range f.Evidence {
-		for _, v := range e {
-			if text, ok := v.Value.(string); ok && slices.Contains(named, v.Name) {
-				of = append(of, text)
-			}
+		for _, name := range named {
+			of = append(of, textOf(e, name))
 		}
 	}
 	return strings.Join(of, " ")
+}
+
+// textOf is the text that evidence has under a name; "" if it has none.
+func textOf(e doctor.Evidence, name string) string {
+	for _, v := range e {
+		if text, ok := v.Value.(string); ok && v.Name == name {
+			return text
+		}
+	}
+	return ""
 }
 
 // named are the names of evidence that stay while the figures change.
@@ -46,14 +54,7 @@ func remedies(f doctor.Finding, acts bool) (all []remedy) {
 	if len(f.Evidence) == 0 {
 		return nil
 	}
-	of := func(name string) string {
-		for _, v := range f.Evidence[0] {
-			if text, ok := v.Value.(string); ok && v.Name == name {
-				return text
-			}
-		}
-		return ""
-	}
+	of := func(name string) string { return textOf(f.Evidence[0], name) }
 	row := func(label, id string) {
 		if id != "" {
 			all = append(all, remedy{Label: label, Path: template.URL(below("t", f.Table, "row", id))})

@@ -36,6 +36,15 @@ func (v view) rows() workqueue.Spec {
 	return workqueue.Spec{Schema: v.schema, Table: rows, Topics: workqueue.Topics{Columns: []string{"topic"}}}
 }
 
+// RefusesBeforeSwitch refuses a transaction whose snapshot is from before the switch.
+func (v view) RefusesBeforeSwitch() string {
+	return fmt.Sprintf(`IF EXISTS (SELECT FROM %s AS s WHERE s.successor IS NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = '%s has moved to the log %s since this transaction began',
+            HINT = 'Repeat the transaction.';
+    END IF;`, v.Named("state"), v.RowsName(), v.Name())
+}
+
 // UnfinishedOf and Blocking are those of [keyed.Unfinished].
 func (v view) UnfinishedOf(keys string) string {
 	query, _ := keyed.Unfinished(v.rows(), keys, "")

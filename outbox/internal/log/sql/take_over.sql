@@ -24,11 +24,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    IF EXISTS (SELECT FROM {{.Named "state"}} AS s WHERE s.successor IS NULL) THEN
-        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
-            MESSAGE = '{{.RowsName}} has moved to the log {{.Name}} since this transaction began',
-            HINT = 'Repeat the transaction.';
-    END IF;
+    {{.RefusesBeforeSwitch}}
     RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = '{{.RowsName}} has moved to the log {{.Name}} and takes no rows',
         HINT = 'Open the outbox with Storage MoveToLog or Log; in SQL, call {{.Name}}_append where '
@@ -53,11 +49,7 @@ BEGIN
         NEW.created_at := now();
         RETURN NEW;
     END IF;
-    IF EXISTS (SELECT FROM {{.Named "state"}} AS s WHERE s.successor IS NULL) THEN
-        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
-            MESSAGE = '{{.RowsName}} has moved to the log {{.Name}} since this transaction began',
-            HINT = 'Repeat the transaction.';
-    END IF;
+    {{.RefusesBeforeSwitch}}
     SELECT r.id INTO holder FROM {{.Rows}} AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
     IF holder IS NOT NULL THEN
         INSERT INTO {{.Named "dedup"}} (topic, dedup_key, id, created_at)
