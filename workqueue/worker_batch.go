@@ -39,7 +39,12 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 		return errors.New("txwork: the worker has been started already")
 	}
 	w.each = each
-	w.flow.SetEach(each)
+	w.flow.SetBatches(each, func(first *delivery) (batch flow.Batch[*delivery], ok bool) {
+		if first.batching != nil {
+			batch = first.batching.from(first)
+		}
+		return batch, first.batching != nil
+	})
 	w.batches = func(d *delivery) (of *batching) {
 		if d.unreadable != nil {
 			return nil
@@ -53,10 +58,10 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 	return nil
 }
 
-// handleBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be
+// handleBatch waits until the batch of a delivery has its rows, runs their handler, and passes their outcomes on to be
 // settled as they are decided. If the worker stops while the batch gathers, it puts the rows back.
-func (w *Worker) handleBatch(first *delivery) {
-	rows, begins := w.flow.Gather(first, first.batching.from(first))
+func (w *Worker) handleBatch(first *delivery, batch *flow.Gathering[*delivery]) {
+	rows, begins := w.flow.Gather(batch)
 	if !begins {
 		w.release(rows)
 		return

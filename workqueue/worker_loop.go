@@ -86,15 +86,15 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 		}
 	}()
 	for {
-		d, ok := w.flow.Take()
+		d, batch, ok := w.flow.Take()
 		if !ok {
 			exited = false
 			return
 		}
-		if d.batching == nil {
+		if batch == nil {
 			w.handleOne(d)
 		} else {
-			w.handleBatch(d)
+			w.handleBatch(d, batch)
 		}
 	}
 }

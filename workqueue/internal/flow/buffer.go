@@ -56,8 +56,9 @@ type Buffer[R Row] struct {
 	pruned   time.Time         // when shares were last forgotten
 	stalls   *time.Timer       // of the next unstall
 
-	gatherings []*gathering[R] // batches that wait for more rows
-	awaited    int             // how many rows they have room for
+	begins     func(first R) (Batch[R], bool) // nil: every row is handled alone
+	gatherings []*Gathering[R]                // batches that wait for more rows
+	awaited    int                            // how many rows they have room for
 }
 
 const (
@@ -192,9 +193,9 @@ func (b *Buffer[R]) measure(now time.Time) {
 	b.done, b.measured = 0, now
 }
 
-// Take waits for a row. It returns false if the handler is to end, because the buffer is closed or has too many
-// handlers.
-func (b *Buffer[R]) Take() (row R, ok bool) {
+// Take waits for a row, and begins its batch, if it has one. It returns false if the handler is to end, because the
+// buffer is closed or has too many handlers.
+func (b *Buffer[R]) Take() (row R, batch *Gathering[R], ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := b.startable()
@@ -204,7 +205,7 @@ func (b *Buffer[R]) Take() (row R, ok bool) {
 	}
 	if b.closed || b.handlers > b.concurrency {
 		b.handlers--
-		return row, false
+		return row, nil, false
 	}
 	row = b.queue[at]
 	if at > 0 {
@@ -214,10 +215,11 @@ func (b *Buffer[R]) Take() (row R, ok bool) {
 	b.queue = b.queue[1:]
 	b.running++
 	b.started(row)
+	batch = b.begin(row)
 	if len(b.queue) < b.target()/2 {
 		b.signal()
 	}
-	return row, true
+	return row, batch, true
 }
 
 // Finished counts a row that Take has given out, or that was to be put back. It reports whether a claim may have rows

@@ -196,7 +196,7 @@ func TestABufferUnderLoad(t *testing.T) {
 	for i := range concurrency {
 		handlers.Go(func() {
 			for {
-				if _, ok := b.Take(); !ok {
+				if _, _, ok := b.Take(); !ok {
 					return
 				}
 				taken[i]++
@@ -251,7 +251,7 @@ func TestABufferEndsItsWaits(t *testing.T) {
 	cancel()
 	waits.Wait()
 	b.Close()
-	if _, ok := b.Take(); ok {
+	if _, _, ok := b.Take(); ok {
 		t.Error("a closed buffer gave out a row")
 	}
 	if left := b.Drain(); len(left) != 1 || b.running != 2 {

@@ -14,33 +14,51 @@ type Batch[R Row] struct {
 	Accept func(row R) (joins, full bool)
 }
 
-// A gathering is a batch that takes rows.
-type gathering[R Row] struct {
+// A Gathering is a batch that takes rows.
+type Gathering[R Row] struct {
 	Batch[R]
 	rows  []R
 	ended bool          // it is full, or the buffer is closed
 	end   chan struct{} // closed then
 }
 
-// SetEach says how many rows to claim for a handler.
-func (b *Buffer[R]) SetEach(n int) {
+// SetBatches says how many rows to claim for a handler, and which batch a row begins, if any. The function is called
+// with the buffer's lock held.
+func (b *Buffer[R]) SetBatches(each int, begins func(first R) (batch Batch[R], ok bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.each = n
+	b.each, b.begins = each, begins
 }
 
-// Gather takes more rows for the handler that has taken the first: at once those that wait here, and for as long as the
-// batch lingers those that claims bring. They share the place of the first, which FinishedBatch gives back. If the
-// buffer was closed meanwhile, begins is false: all of them are to be put back, and each counts as running until it is
-// finished.
-func (b *Buffer[R]) Gather(first R, batch Batch[R]) (rows []R, begins bool) {
-	g := &gathering[R]{Batch: batch, rows: []R{first}, end: make(chan struct{})}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// begin begins the batch of a row that a handler takes, if it has one. The batch takes what waits here at once: before
+// another handler takes a row that would have joined it, and waits for others in vain.
+func (b *Buffer[R]) begin(first R) *Gathering[R] {
+	if b.begins == nil {
+		return nil
+	}
+	batch, ok := b.begins(first)
+	if !ok {
+		return nil
+	}
+	g := &Gathering[R]{Batch: batch, rows: []R{first}, end: make(chan struct{})}
 	if s := first.Place().share; s != nil {
 		s.each = max(s.each, batch.Limit)
 	}
-	if b.fill(g); !g.ended && g.Linger > 0 && !b.closed {
+	if b.fill(g); !g.ended && g.Linger > 0 {
+		b.gatherings = append(b.gatherings, g)
+		b.feed()
+		b.signal() // there is room for what it waits for
+	}
+	return g
+}
+
+// Gather returns the rows of a batch: those that it has, and for as long as it lingers those that claims bring. They
+// share the place of the first, which FinishedBatch gives back. If the buffer was closed meanwhile, begins is false:
+// all of them are to be put back, and each counts as running until it is finished.
+func (b *Buffer[R]) Gather(g *Gathering[R]) (rows []R, begins bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(b.gatherings, g) {
 		b.await(g)
 	}
 	if b.closed {
@@ -50,19 +68,16 @@ func (b *Buffer[R]) Gather(first R, batch Batch[R]) (rows []R, begins bool) {
 }
 
 // await lets a batch wait for rows. It is called with the lock held, which it releases while it waits.
-func (b *Buffer[R]) await(g *gathering[R]) {
+func (b *Buffer[R]) await(g *Gathering[R]) {
 	timer := time.NewTimer(g.Linger)
 	defer timer.Stop()
-	b.gatherings = append(b.gatherings, g)
-	b.feed()
-	b.signal() // there is room for what it waits for
 	b.mu.Unlock()
 	select {
 	case <-timer.C:
 	case <-g.end:
 	}
 	b.mu.Lock()
-	b.gatherings = slices.DeleteFunc(b.gatherings, func(o *gathering[R]) bool { return o == g })
+	b.gatherings = slices.DeleteFunc(b.gatherings, func(o *Gathering[R]) bool { return o == g })
 	b.feed()
 }
 
@@ -78,7 +93,7 @@ func (b *Buffer[R]) feed() {
 }
 
 // fill moves rows that wait here into a batch.
-func (b *Buffer[R]) fill(g *gathering[R]) {
+func (b *Buffer[R]) fill(g *Gathering[R]) {
 	full := len(g.rows) >= g.Limit
 	if g.ended || !full && len(b.queue) == 0 {
 		return
@@ -102,7 +117,7 @@ func (b *Buffer[R]) fill(g *gathering[R]) {
 }
 
 // finish ends a batch's waiting.
-func (g *gathering[R]) finish() {
+func (g *Gathering[R]) finish() {
 	if !g.ended {
 		g.ended = true
 		close(g.end)

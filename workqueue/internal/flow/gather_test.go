@@ -12,14 +12,21 @@ func ofTopic(topic string, limit int, linger time.Duration) Batch[*row] {
 		Accept: func(r *row) (joins, full bool) { return r.topic == topic, false }}
 }
 
+// begin takes a row, which begins a batch.
+func begin(b *Buffer[*row], batch Batch[*row]) (first *row, g *Gathering[*row]) {
+	b.SetBatches(b.each, func(*row) (Batch[*row], bool) { return batch, true })
+	first, g, _ = b.Take()
+	return first, g
+}
+
 // A handler for batches takes what is there, and leaves the others in their order.
 func TestABatchTakesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := newBuffer(4, 10)
 	b.queue = append(rowsOf("a", 2), append(rowsOf("b", 1), rowsOf("a", 3)...)...)
 	last := b.queue[5]
-	first, _ := b.Take()
-	rows, begins := b.Gather(first, ofTopic("a", 4, 0))
+	first, batch := begin(b, ofTopic("a", 4, 0))
+	rows, begins := b.Gather(batch)
 	if !begins || len(rows) != 4 || rows[0] != first || len(b.queue) != 2 || b.queue[0].topic != "b" ||
 		b.queue[1] != last {
 		t.Errorf("gathered %d, begins: %v, %d are left", len(rows), begins, len(b.queue))
@@ -39,12 +46,9 @@ func TestALingeringBatchGetsWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(1, 10)
 		claim(b, 10, 1)
-		first, _ := b.Take()
-		if n := want(b); n != -1 {
-			t.Errorf("with its only handler busy it wants %d rows", n)
-		}
+		_, batch := begin(b, ofTopic("", 5, time.Second))
 		var rows []*row
-		go func() { rows, _ = b.Gather(first, ofTopic("", 5, time.Second)) }()
+		go func() { rows, _ = b.Gather(batch) }()
 		synctest.Wait()
 		if n := want(b); n != 4 {
 			t.Errorf("with a batch of five that has one it wants %d rows", n)
@@ -65,14 +69,31 @@ func TestALingeringBatchGetsWhatComes(t *testing.T) {
 	})
 }
 
+// Rows that come together are one batch, however many handlers are idle: none takes a row that joins a batch which
+// another has begun.
+func TestIdleHandlersDoNotDivideABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffer(4, 10)
+		b.queue = append(rowsOf("a", 1), append(rowsOf("b", 1), rowsOf("a", 1)...)...)
+		_, batch := begin(b, ofTopic("a", 2, time.Hour))
+		if len(b.queue) != 1 || b.queue[0].topic != "b" {
+			t.Fatalf("%d rows are left to the others", len(b.queue))
+		}
+		if rows, begins := b.Gather(batch); !begins || len(rows) != 2 {
+			t.Errorf("%d rows begin: %v", len(rows), begins)
+		}
+	})
+}
+
 func TestABatchLingersForSoLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(1, 10)
 		claim(b, 10, 1)
-		first, _ := b.Take()
+		_, batch := begin(b, ofTopic("", 5, time.Second))
 		start := time.Now()
-		rows, begins := b.Gather(first, ofTopic("", 5, time.Second))
+		rows, begins := b.Gather(batch)
 		if took := time.Since(start); took != time.Second || len(rows) != 1 || !begins {
 			t.Errorf("%d rows begin after %v: %v", len(rows), took, begins)
 		}
@@ -85,12 +106,12 @@ func TestAClosedBufferEndsGathering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(1, 10)
 		claim(b, 10, 3)
-		first, _ := b.Take()
+		_, batch := begin(b, ofTopic("", 5, time.Hour))
 		go func() {
 			time.Sleep(time.Millisecond)
 			b.Close()
 		}()
-		rows, begins := b.Gather(first, ofTopic("", 5, time.Hour))
+		rows, begins := b.Gather(batch)
 		if running, _ := b.Load(); begins || len(rows) != 3 || running != 3 {
 			t.Errorf("%d rows, %d of them count as running, begin: %v", len(rows), running, begins)
 		}
@@ -107,13 +128,13 @@ func TestATopicThatIsStuckHasRoomForBatches(t *testing.T) {
 				released <- rows
 			}
 		})
-		b.SetEach(10)
+		b.SetBatches(10, nil)
 		b.spawn = func(run func()) { go run() }
 		b.Add(rowsOf("slow", 40), 40)
 		var batches [2][]*row
 		for i := range batches {
-			first, _ := b.Take()
-			batches[i], _ = b.Gather(first, ofTopic("slow", 10, 0))
+			_, batch := begin(b, ofTopic("slow", 10, 0))
+			batches[i], _ = b.Gather(batch)
 		}
 		if rest := takeAll(b); len(rest) != 0 {
 			t.Fatalf("%d more batches start, want half of the places for the only topic", len(rest))
@@ -136,8 +157,8 @@ func TestATopicThatIsStuckHasRoomForBatches(t *testing.T) {
 			t.Errorf("a topic that succeeded has room for %d rows, want four batches of 10", rooms["slow"])
 		}
 		b.Add(rowsOf("slow", 3), 40)
-		first, _ := b.Take()
-		go b.Gather(first, ofTopic("slow", 10, time.Second))
+		_, batch := begin(b, ofTopic("slow", 10, time.Second))
+		go b.Gather(batch)
 		synctest.Wait()
 		if rooms := b.Stuck(); rooms["slow"] != 37 {
 			t.Errorf("with 3 rows in a batch that lingers it has room for %d, want 37", rooms["slow"])
@@ -151,13 +172,13 @@ func TestABufferHasRoomForBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(2, 100)
-		b.SetEach(10)
+		b.SetBatches(10, nil)
 		if n := want(b); n != 20 {
 			t.Errorf("two handlers of ten rows want %d", n)
 		}
 		claim(b, 20, 10)
-		first, _ := b.Take()
-		b.Gather(first, ofTopic("", 10, 0))
+		_, batch := begin(b, ofTopic("", 10, 0))
+		b.Gather(batch)
 		if n := want(b); n != 10 {
 			t.Errorf("the other wants %d", n)
 		}

@@ -15,7 +15,7 @@ func takeAll(b *Buffer[*row]) (taken []*row) {
 		if !more {
 			return taken
 		}
-		row, _ := b.Take()
+		row, _, _ := b.Take()
 		taken = append(taken, row)
 	}
 }
