@@ -4098,6 +4098,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]) FROM PUBLIC;
 -- tick has seen all that an earlier tick has. It stores a tick if a message has come that the newest tick has not seen
 -- end. It asks the index and not the sequence: a number that was drawn before the last tick may be committed after it.
 -- The ids between those that are open are asked for, gap by gap: a million rows of an open transaction are passed over.
+--
+-- Where nobody has ticked for long, it stores several ticks, so that no batch is large, see the template parts.
 CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(OUT newest bigint, OUT stored boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4115,6 +4117,7 @@ DECLARE
     seen pg_snapshot;
     last "{{schema}}"."outbox_log_seen";
     now "{{schema}}"."outbox_log_seen";
+    parts bigint;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4172,6 +4175,60 @@ BEGIN
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
         SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
         FROM "{{schema}}"."outbox_log_position" AS p;
+        IF own.now.seq - own.last.seq BETWEEN 5000 + 1 AND 20000000 THEN
+            WITH ended AS (
+                SELECT m.xid, count(*) AS messages, max(m.seq) AS seq
+                FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.last).high AND m.xid < (own.now).high AND m.xid <> ALL ((own.now).open)
+                GROUP BY m.xid
+                UNION ALL
+                SELECT x, (SELECT count(*) FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = x AND m.seq > (own.last).seq),
+                    coalesce((SELECT max(m.seq) FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = x), 0)
+                FROM unnest((own.last).open) AS x
+                WHERE x <> ALL ((own.now).open)
+            ), counted AS (
+                SELECT e.*, e.messages > 5000 AS is_large,
+                    (sum(e.messages) OVER (ORDER BY e.seq, e.xid))::bigint AS upto
+                FROM ended AS e
+            ), begun AS (
+                SELECT c.*, (c.upto - c.messages) / 5000 AS share FROM counted AS c
+            ), divided AS (
+                SELECT b.xid, b.upto, b.is_large, sum(b.begins::integer) OVER (ORDER BY b.seq, b.xid) AS part
+                FROM (
+                    SELECT b.*, b.is_large OR b.share IS DISTINCT FROM lag(b.share) OVER (ORDER BY b.seq, b.xid)
+                        AS begins
+                    FROM begun AS b) AS b
+            ), shown AS (
+                -- From which tick on an id is below high. It is open there until its own part.
+                SELECT d.xid, d.part, CASE WHEN d.xid < (own.last).high THEN 0
+                    ELSE min(d.part - d.is_large::integer) OVER (ORDER BY d.xid DESC) END AS since
+                FROM divided AS d
+            ), opened AS (
+                SELECT i.part, array_agg(s.xid ORDER BY s.xid) AS ids
+                FROM shown AS s
+                CROSS JOIN LATERAL generate_series(s.since, s.part - 1) AS i (part)
+                GROUP BY i.part
+            ), ticked AS (
+                SELECT p.part, greatest((own.last).high, 1 + max(max(p.xid)) OVER (ORDER BY p.part)) AS high,
+                    coalesce(max(max(p.upto)) OVER (ORDER BY p.part), 0) AS upto
+                FROM (
+                    SELECT d.part - d.is_large::integer AS part, d.xid, NULL::bigint AS upto FROM divided AS d
+                    UNION ALL
+                    SELECT d.part, NULL, d.upto FROM divided AS d) AS p
+                GROUP BY p.part
+            )
+            INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen)
+            SELECT t.n, clock_timestamp(), ROW(t.n, least(t.high, (SELECT min(x) FROM unnest(t.open) AS x)), t.high,
+                t.open, least((own.last).seq + t.upto, (own.now).seq))::"{{schema}}"."outbox_log_seen"
+            FROM (
+                SELECT (own.now).n + row_number() OVER (ORDER BY t.part) - 1 AS n, t.high, t.upto,
+                    ARRAY(SELECT x FROM unnest((own.now).open) AS x WHERE x < t.high) || o.ids AS open
+                FROM ticked AS t
+                LEFT JOIN opened AS o ON o.part = t.part
+                WHERE t.part < (SELECT max(d.part) FROM divided AS d)) AS t;
+            GET DIAGNOSTICS parts = ROW_COUNT;
+            now.n := own.now.n + own.parts;
+        END IF;
         INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
         newest := own.now.n;
     END IF;
@@ -4509,20 +4566,31 @@ BEGIN
                   AND (q.completed_at IS NULL OR q.failed_at IS NOT NULL AND q.cancelled_at IS NULL AND q.key_policy > 0))
             END AS is_withheld
         FROM (
-            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            SELECT m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
-                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                SELECT m.* FROM "{{schema}}"."outbox_log" AS m
                 WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
-                UNION ALL
-                SELECT * FROM "{{schema}}"."outbox_log" AS m
-                WHERE m.xid = ANY (own.late)) AS m
-            WHERE (own.s.lanes = 1
+                  AND m.seq > own.p.done
+                  AND m.seq <> ALL (own.p.ahead)
+                  AND (NOT own.again OR m.seq <= own.p.page)
+                  AND (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
-              AND m.seq > own.p.done
-              AND m.seq <> ALL (own.p.ahead)
-              AND (NOT own.again OR m.seq <= own.p.page)
+                UNION ALL
+                SELECT m.* FROM unnest(own.late) AS x
+                CROSS JOIN LATERAL ( -- so many, however many the transaction has
+                    SELECT * FROM "{{schema}}"."outbox_log" AS m
+                    WHERE m.xid = x
+                      AND m.seq > own.p.done
+                  AND m.seq <> ALL (own.p.ahead)
+                  AND (NOT own.again OR m.seq <= own.p.page)
+                  AND (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+                    ORDER BY m.seq
+                    FETCH FIRST (own.most) ROWS WITH TIES) AS m) AS m
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
     ), told AS (

@@ -67,6 +67,10 @@ const (
 	batchSize = 5000
 	maxTicks  = 200
 
+	// A tick divides so many new messages into batches, in a quarter of a microsecond each. More would take so long
+	// that whoever ticks may give up, again and again: they are one batch.
+	maxDivided = 20_000_000
+
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
 	maxDue      = 1000   // due messages that one tick appends
 	maxDueBytes = 16 << 20
@@ -139,7 +143,9 @@ func (view) MaxCounted() int { return maxCounted }
 func (view) MaxVanished() int { return maxVanished }
 
 func (view) MaxTicks() int { return maxTicks }
-func (view) MaxError() int { return maxError }
+
+func (view) MaxDivided() int { return maxDivided }
+func (view) MaxError() int   { return maxError }
 
 // Permanent is the header of a parked message that nobody is to attempt again.
 func (view) Permanent() string { return header.Permanent }

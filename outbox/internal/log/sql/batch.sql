@@ -9,7 +9,9 @@ the transactions that p.seen had open and b saw end. Most is how many are read o
                 UNION ALL
                 {{with .Most}}({{end}}SELECT * FROM {{.Log}} AS m
                 WHERE m.xid = ANY (own.late){{with .Most}} LIMIT {{.}}){{end}}) AS m
-            WHERE (own.s.lanes = 1
+            WHERE {{template "wanted" .}}
+{{- end}}
+{{define "wanted"}}(own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)

@@ -160,10 +160,19 @@ BEGIN
                   AND {{.Blocks "q"}})
             END AS is_withheld
         FROM (
-{{template "batch" .}}
-              AND m.seq > own.p.done
-              AND m.seq <> ALL (own.p.ahead)
-              AND (NOT own.again OR m.seq <= own.p.page)
+            SELECT m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT m.* FROM {{.Log}} AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                  AND {{template "next" .}}
+                UNION ALL
+                SELECT m.* FROM unnest(own.late) AS x
+                CROSS JOIN LATERAL ( -- so many, however many the transaction has
+                    SELECT * FROM {{.Log}} AS m
+                    WHERE m.xid = x
+                      AND {{template "next" .}}
+                    ORDER BY m.seq
+                    FETCH FIRST (own.most) ROWS WITH TIES) AS m) AS m
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
     ), told AS (
@@ -213,3 +222,8 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer) FROM PUBLIC;
+{{- define "next"}}m.seq > own.p.done
+                  AND m.seq <> ALL (own.p.ahead)
+                  AND (NOT own.again OR m.seq <= own.p.page)
+                  AND {{template "wanted" .}}
+{{- end}}

@@ -2,6 +2,8 @@
 -- tick has seen all that an earlier tick has. It stores a tick if a message has come that the newest tick has not seen
 -- end. It asks the index and not the sequence: a number that was drawn before the last tick may be committed after it.
 -- The ids between those that are open are asked for, gap by gap: a million rows of an open transaction are passed over.
+--
+-- Where nobody has ticked for long, it stores several ticks, so that no batch is large, see the template parts.
 CREATE FUNCTION {{.Named "tick_step"}}(OUT newest bigint, OUT stored boolean)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -16,6 +18,7 @@ DECLARE
     seen pg_snapshot;
     last {{.Named "seen"}};
     now {{.Named "seen"}};
+    parts bigint;
 BEGIN
     {{.SeesAll}}
     IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed'
@@ -57,6 +60,11 @@ BEGIN
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
         SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
         FROM {{.Named "position"}} AS p;
+        IF own.now.seq - own.last.seq BETWEEN {{.BatchSize}} + 1 AND {{.MaxDivided}} THEN
+{{template "parts" .}}
+            GET DIAGNOSTICS parts = ROW_COUNT;
+            now.n := own.now.n + own.parts;
+        END IF;
         INSERT INTO {{.Named "tick"}} (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
         newest := own.now.n;
     END IF;
