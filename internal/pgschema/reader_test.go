@@ -11,16 +11,27 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A slowConn takes so long to write that pgx starts a reader, and has the answer before the write returns.
+// The Write of a slowConn returns only when pgx, which has started a reader meanwhile, has read the answer and begun to
+// read again: a reader that has not got the answer by then ends with it.
 type slowConn struct {
 	net.Conn
-	slow *atomic.Bool
+	slow  *atomic.Bool
+	reads *atomic.Int32 // that have begun
+}
+
+// patience is how long a slow write waits for the reader, which takes milliseconds on an idle machine.
+const patience = 2 * time.Minute
+
+func (c slowConn) Read(b []byte) (int, error) {
+	c.reads.Add(1)
+	return c.Conn.Read(b)
 }
 
 func (c slowConn) Write(b []byte) (int, error) {
+	before, begun := c.reads.Load(), time.Now()
 	n, err := c.Conn.Write(b)
-	if c.slow.Load() {
-		time.Sleep(4 * slowWrite)
+	for c.slow.Load() && c.reads.Load() < before+2 && time.Since(begun) < patience {
+		time.Sleep(slowWrite / 10)
 	}
 	return n, err
 }
@@ -32,10 +43,11 @@ func TestASpareSessionHasNoReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var slow atomic.Bool
+	var reads atomic.Int32
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		return slowConn{conn, &slow}, err
+		return slowConn{conn, &slow, &reads}, err
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
