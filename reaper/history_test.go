@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,7 +26,9 @@ func TestARoundKeepsTheHistory(t *testing.T) {
 		FROM generate_series(1, 2500) AS n`)
 	db.rows(table, 3, expired)
 	db.rows(table, 2, exhausted)
-	db.runOnce(db.options(), table)
+	o := db.options()
+	o.Lease = time.Hour // a third of it bounds what is added in one round
+	db.runOnce(o, table)
 	if got := history(); got != "2500 5 2" {
 		t.Errorf("done, expired and dead are %q, want 2500 5 2", got)
 	}
@@ -39,7 +42,7 @@ func TestARoundKeepsTheHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.rows(table, 1, expired)
-	db.runOnce(db.options(), table)
+	db.runOnce(o, table)
 	if got := history(); got != "2500 5 2" {
 		t.Errorf("while another session merges: %q", got)
 	}
@@ -57,8 +60,10 @@ func TestARoundWithoutAHistory(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
 			table := db.table(workqueue.Spec{Table: "work"})
+			o := db.options()
 			if change != "" {
 				db.exec(change)
+				o.Lease = time.Hour // a third of it bounds how long the failure may take
 			} else {
 				tx, err := db.Pool.Begin(t.Context())
 				if err != nil {
@@ -70,7 +75,6 @@ func TestARoundWithoutAHistory(t *testing.T) {
 				}
 			}
 			var log strings.Builder
-			o := db.options()
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			db.rows(table, 3, expired)
 			db.runOnce(o, table)
