@@ -33,9 +33,11 @@ var duration = flag.Duration("duration", 0, "how long programs of others are kil
 // The programs in the directory programs were written from docs/sql.md alone, by authors who knew nothing else of
 // txwork. What works on a table works on the tables that Go's workers work on, too.
 var programs = map[string]func(context.Context) []string{
-	"producer.js": clients.Node, "outbox_worker.py": clients.Python, "inbox_consumer.py": clients.Python,
+	producer: clients.Node, "outbox_worker.py": clients.Python, "inbox_consumer.py": clients.Python,
 	"jobs_worker.py": clients.Python, "psql_worker.sh": clients.Bash,
 }
+
+const producer = "producer.js"
 
 func TestTheProgramsAreShort(t *testing.T) {
 	t.Parallel()
@@ -85,12 +87,11 @@ func TestProgramsOfOthersBesideGo(t *testing.T) {
 		long = time.Duration(size(10, 180)) * time.Second
 	}
 	db := newBeside(t)
-	count := int(long.Seconds()) * perSecond
 	box, in, client, err := openBeside()
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := startOthers(t, db, count)
+	others := startOthers(t, db, int(long.Seconds())*perSecond)
 	tables := append(append(box.Tables(), in.Tables()...), client.Table())
 	started := time.Now()
 	crew := startCrew(t, db, "beside", 2, 4*time.Second, tables...)
@@ -106,25 +107,40 @@ func TestProgramsOfOthersBesideGo(t *testing.T) {
 	}
 	t.Logf("%d processes of others and %d of Go killed, %d connections ended", others.kills, crew.killed(), others.cut)
 
-	crew.until("orders", producers*count, func() int { return ask[int](t, db, "SELECT count(*)::int FROM orders") })
-	crew.until("ended rows", 0, func() int {
-		return -ask[int](t, db, `SELECT (SELECT count(*)::int FROM txwork.outbox WHERE status < 2) +
-			(SELECT count(*)::int FROM txwork.inbox WHERE status < 2) +
-			(SELECT count(*)::int FROM txwork.jobs WHERE status < 2)`)
-	})
-	time.Sleep(10 * time.Second) // until those that were started last have a handler for SIGTERM
-	others.stop(t)
+	crew.done(others.count)
 	crew.stop()
+	for range 20 { // Go may have been so much faster that nothing was left to some programs
+		if ask[int](t, db, didNothing) == 0 {
+			break
+		}
+		others.writeMore(t)
+		crew.done(others.count)
+	}
+	others.stop(t, db)
 	reconcile(t, db)
-	t.Logf("%d orders, %.0f s, %d attempts too many; who wrote how much: %s", producers*count,
+	t.Logf("%d orders, %.0f s, %d attempts too many; who wrote how much: %s", producers*others.count,
 		time.Since(started).Seconds(), ask[int](t, db, `SELECT ((SELECT sum(attempts - 1) FROM txwork.outbox) +
 			(SELECT sum(attempts - 1) FROM txwork.inbox) + (SELECT sum(attempts - 1) FROM txwork.jobs))::int`),
 		ask[string](t, db, "SELECT jsonb_object_agg(by, n ORDER BY by)::text FROM ("+whoWrote+") AS w"))
 }
 
+// done waits until the producers have written so many orders each, and everything is handled.
+func (c *crew) done(count int) {
+	c.Helper()
+	c.until("orders", producers*count, func() int { return ask[int](c.T, c.db, "SELECT count(*)::int FROM orders") })
+	c.until("ended rows", 0, func() int {
+		return -ask[int](c.T, c.db, `SELECT (SELECT count(*)::int FROM txwork.outbox WHERE status < 2) +
+			(SELECT count(*)::int FROM txwork.inbox WHERE status < 2) +
+			(SELECT count(*)::int FROM txwork.jobs WHERE status < 2)`)
+	})
+}
+
 // whoWrote counts what each program has written.
 const whoWrote = `SELECT substring(by FROM '^[a-z_]+') AS by, count(*) AS n FROM (
 	SELECT by FROM handled UNION ALL SELECT by FROM received UNION ALL SELECT by FROM steps) AS effects GROUP BY 1`
+
+// didNothing counts the kinds of programs of others, all but the producer, that have written nothing.
+var didNothing = fmt.Sprintf(`SELECT (%d - count(*))::int FROM (%s) AS w WHERE by <> 'go'`, len(programs)-1, whoWrote)
 
 // reconcile counts what is wrong. Commit times are those of the server, and know nothing of keys and slots: what a
 // commit released cannot be taken before it.
@@ -165,8 +181,7 @@ func reconcile(t *testing.T, db *pgtest.DB) {
 		"jobs in progress over the limit, when most were": fmt.Sprintf(`SELECT greatest(max(n) - %d, 0) FROM (
 			SELECT sum(sum(running)) OVER (ORDER BY pg_xact_commit_timestamp(xid)) AS n
 			FROM audit GROUP BY pg_xact_commit_timestamp(xid)) AS moments`, running),
-		"kinds of programs of others that did nothing": fmt.Sprintf(`
-			SELECT %d - count(*) FROM (%s) AS w WHERE by <> 'go'`, len(programs)-1, whoWrote), // all but the producer
+		"kinds of programs of others that did nothing": didNothing,
 	} {
 		if n := ask[int](t, db, "SELECT ("+sql+")::int"); n != 0 {
 			t.Errorf("%s: %d", what, n)
@@ -282,12 +297,16 @@ func workBeside(ctx context.Context, pool *pgxpool.Pool, _, _ string) error {
 // others are two processes of each program.
 type others struct {
 	slots      []*other
+	count      int // of the orders that each producer writes
 	kills, cut int
 }
 
 type other struct {
 	name   string
-	spawn  func() *exec.Cmd
+	slot   int
+	spawn  func(label string) *exec.Cmd
+	starts int
+	label  string // of the process
 	cmd    *exec.Cmd
 	output lockedBuffer
 	err    error
@@ -296,19 +315,19 @@ type other struct {
 
 func startOthers(t *testing.T, db *pgtest.DB, count int) *others {
 	t.Helper()
-	o := &others{}
+	o := &others{count: count}
 	for name, driver := range programs {
 		interpreter := driver(t.Context())
 		if interpreter == nil {
 			t.Skip("the driver of " + name + " is missing: .ci/drivers installs it")
 		}
 		for i := range producers {
-			p := &other{name: name, spawn: func() *exec.Cmd {
+			p := &other{name: name, slot: i, spawn: func(label string) *exec.Cmd {
 				c := exec.CommandContext(t.Context(), interpreter[0], append(interpreter[1:], name)...)
 				c.Dir = "programs"
 				c.Env = append(clients.Environment(), "DATABASE_URL="+strings.TrimSuffix(db.URL, asGo),
-					"PGAPPNAME="+name, "WORK_MS=30",
-					fmt.Sprint("COUNT=", count), fmt.Sprint("PRODUCER=", i+1), fmt.Sprint("RATE=", perSecond))
+					"PGAPPNAME="+label, "WORK_MS=30",
+					fmt.Sprint("COUNT=", o.count), fmt.Sprint("PRODUCER=", i+1), fmt.Sprint("RATE=", perSecond))
 				return c
 			}}
 			p.start(t)
@@ -320,7 +339,9 @@ func startOthers(t *testing.T, db *pgtest.DB, count int) *others {
 
 func (p *other) start(t *testing.T) {
 	t.Helper()
-	p.cmd, p.ended = p.spawn(), make(chan struct{})
+	p.starts++
+	p.label = fmt.Sprint(p.name, " ", p.slot, ".", p.starts)
+	p.cmd, p.ended = p.spawn(p.label), make(chan struct{})
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.WaitDelay = time.Second // a psql that outlives its shell for a moment has its output, too
 	if err := p.cmd.Start(); err != nil {
@@ -347,22 +368,60 @@ func (o *others) killOne(t *testing.T) {
 	p.start(t)
 }
 
+// writeMore makes the producers write more orders than they have written.
+func (o *others) writeMore(t *testing.T) {
+	t.Helper()
+	o.count += 5 * perSecond
+	for _, p := range o.slots {
+		if p.name == producer {
+			p.end(t)
+			p.start(t)
+		}
+	}
+}
+
 // stop ends the processes as a platform does.
-func (o *others) stop(t *testing.T) {
+func (o *others) stop(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	for _, p := range o.slots {
+		p.ready(t, db)
 		p.cmd.Process.Signal(syscall.SIGTERM)
 	}
 	for _, p := range o.slots {
+		p.end(t)
+	}
+}
+
+// ready waits until the process has a handler for SIGTERM: each program sets it before it connects. A producer has
+// nothing left to write, and ends.
+func (p *other) ready(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	sessions := []string{p.label, fmt.Sprint("psql_worker ", p.cmd.Process.Pid)}
+	ready := pgtest.Await(patience, func() bool {
 		select {
 		case <-p.ended:
-		case <-time.After(patience):
-			p.cmd.Process.Kill()
-			t.Errorf("%s does not end at SIGTERM", p.name)
-			<-p.ended
+			return true
+		default:
 		}
-		p.check(t)
+		return p.name != producer && ask[bool](t, db,
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = ANY ($1))", sessions)
+	})
+	if !ready {
+		t.Errorf("%s has not connected, or not ended\n%s", p.label, p.output.tail())
 	}
+}
+
+// end waits for a process that ends by itself.
+func (p *other) end(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.cmd.Process.Kill()
+		t.Errorf("%s does not end", p.label)
+		<-p.ended
+	}
+	p.check(t)
 }
 
 // check is for a process that nobody killed.
