@@ -209,6 +209,33 @@ func TestSettlingAheadOfThePosition(t *testing.T) {
 	}
 }
 
+// What was settled ahead of the position has ended: a later settle does not park it, neither with its key nor by name.
+func TestWhatIsSettledAheadIsNotParked(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, "probe")
+	f.appendKey(f.Pool, "k", "k1", "k2")
+	f.append(f.Pool, "last")
+	f.tick()
+	p := f.fetch("s", 10)
+	m := p.messages
+	f.exec(f.Pool, "SELECT "+f.name+"_settle('s', $1, 0, ahead => $2)", p.token, []int64{m[2].Seq})
+	f.unavailable("s", p.token, "away")
+	f.rested("s")
+	p = f.fetch("s", 10)
+	f.settles("settled", "s", p.token, p.upto)
+	p = f.fetchAgain("s", p.token, 10)
+	f.want("what is left", p.payloads(), "k1", "last")
+	_, err := settle(f.Context(), f.Pool, f.name, "s", p.token, p.upto, failure{Seq: m[2].Seq, Error: "failed"})
+	f.refused("a failure of what is settled", err, "22023")
+	f.settles("ended", "s", p.token, p.upto, failure{Seq: m[1].Seq, Error: "failed", Delay: 1000})
+	if parked := value[[]string](f, f.Pool, "SELECT array_agg(convert_from(payload, 'UTF8')) FROM "+f.name+"_parked"); len(
+		parked) != 1 || parked[0] != "k1" {
+		t.Errorf("parked are %q, want the one that failed", parked)
+	}
+}
+
 // Verbs that move a subscription end its rest.
 func TestVerbsEndARest(t *testing.T) {
 	t.Parallel()

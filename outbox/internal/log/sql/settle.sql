@@ -72,6 +72,7 @@ BEGIN
         WITH page AS MATERIALIZED (
 {{template "batch" .}}
               AND m.seq > own.p.done
+              AND m.seq <> ALL (own.p.ahead) -- they have ended
               AND m.seq <= own.p.page
         ), failing AS (
             SELECT g.key::text AS key, min(g.seq) AS first
