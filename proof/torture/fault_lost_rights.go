@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // lostRights takes the rights on one table from one process, whose sessions have a role of their own. It strikes a
@@ -52,40 +54,71 @@ func (f lostRights) strikeReaper(ctx context.Context, l *lab, random *rand.Rand,
 	if err := victim.become(ctx, as, nil); err != nil {
 		return detail, err
 	}
-	err := l.makeLead(ctx, other, table)
+	holder, err := l.makeLead(ctx, other, table)
 	if err == nil {
 		err = f.without(ctx, l, right, table, func() error {
-			led, err := l.leads(ctx, table)
-			if _, m, pickErr := l.crew.pick(ctx, random); pickErr == nil {
+			if _, m, err := l.crew.pick(ctx, random); err == nil {
 				m.signal(syscall.SIGKILL) // its leases expire
 				time.Sleep(afterKill)
 			}
-			return errors.Join(err, l.awaitServed(ctx, table, led))
+			return l.awaitServed(ctx, table, holder)
 		})
 	}
 	return detail, errors.Join(err, victim.become(ctx, nil, nil))
 }
 
-// makeLead stops one reaper until another leads the table.
-func (l *lab) makeLead(ctx context.Context, other *slot, table string) error {
-	return l.stopped(ctx, other, func() error {
-		before, err := l.leads(ctx, table)
-		for err == nil {
-			var now string
-			if now, err = l.leads(ctx, table); now != before {
-				break
+// makeLead stops one reaper until another leads the table, and returns the holder id of that one.
+func (l *lab) makeLead(ctx context.Context, other *slot, table string) (holder string, err error) {
+	err = l.stopped(ctx, other, func() error {
+		var seen renewals
+		for {
+			g, err := l.granted(ctx, table)
+			if err != nil {
+				return err
 			}
-			time.Sleep(reapEvery)
+			if seen.show(g) {
+				holder = g.holder
+				return nil
+			}
+			time.Sleep(reapEvery / 5)
 		}
-		return err
 	})
+	return holder, err
 }
 
-// leads returns who led a table last.
-func (l *lab) leads(ctx context.Context, table string) (holder string, err error) {
-	err = l.admin.QueryRow(ctx, "SELECT holder::text FROM "+l.schema+".leader WHERE name = $1",
-		l.schema+"."+table).Scan(&holder)
-	return holder, err
+// A grant is a leadership as an election granted it last.
+type grant struct {
+	holder string
+	at     time.Time
+}
+
+// granted returns the last grant of a table, or none if its holder has resigned.
+func (l *lab) granted(ctx context.Context, table string) (g grant, err error) {
+	err = l.admin.QueryRow(ctx, "SELECT holder::text, granted_at FROM "+l.schema+".leader WHERE name = $1 "+
+		"AND expires_at > granted_at", l.schema+"."+table).Scan(&g.holder, &g.at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return g, err
+}
+
+// renewals are the grants that were seen since a reaper was stopped. One of that reaper's may have been on its way, so
+// only who was granted the leadership once more after a first renewal is running.
+type renewals struct {
+	last  grant
+	count int
+}
+
+// show takes the last grant, and reports whether its holder is running.
+func (r *renewals) show(g grant) bool {
+	switch {
+	case g.holder != r.last.holder:
+		r.count = 0
+	case !g.at.Equal(r.last.at):
+		r.count++
+	}
+	r.last = g
+	return r.count > 1
 }
 
 // without takes a right on a table from the role while do runs.
