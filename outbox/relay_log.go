@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/outbox/internal/log"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
@@ -42,9 +43,10 @@ func newLogRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, erro
 	}
 	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultPage)
 	opts.HandlerTimeout = cmp.Or(opts.HandlerTimeout, DefaultHandlerTimeout)
+	relay := &logRelay{messages: o.delivered}
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
 		Domain: workqueue.Domain[Delivery]{Table: o.table, Columns: (*Delivery).parkedColumns,
-			Lanes: [][]any{{opts.Subscription}}, Leaves: leaveDead},
+			Lanes: [][]any{{opts.Subscription}}, Leaves: relay.leave},
 		Name:   "outbox",
 		Runner: "relay",
 		Topic:  (*Delivery).topic,
@@ -55,14 +57,12 @@ func newLogRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, erro
 	}
 	with := worker.Workers()[0].Options()
 	schema := o.table.Spec().Schema
-	return &Relay{worker, o, &logRelay{
-		Relay: log.NewRelay(log.RelayOptions{
-			Schema: schema, Subscription: opts.Subscription, Page: with.ClaimLimit, Concurrency: with.Concurrency,
-			Lease: with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
-			HandlerTimeout: with.HandlerTimeout, ShutdownTimeout: with.ShutdownTimeout, Backoff: o.table.Spec().Retry,
-		}),
-		messages: o.delivered,
-	}}, nil
+	relay.Relay = log.NewRelay(log.RelayOptions{
+		Schema: schema, Subscription: opts.Subscription, Page: with.ClaimLimit, Concurrency: with.Concurrency,
+		Lease: with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
+		HandlerTimeout: with.HandlerTimeout, ShutdownTimeout: with.ShutdownTimeout, Backoff: o.table.Spec().Retry,
+	})
+	return &Relay{worker, o, relay}, nil
 }
 
 // parkedColumns are those of a parked message.
@@ -84,14 +84,19 @@ func (d *Delivery) unpark() {
 	d.ID, d.Topic, d.Key, d.Payload, d.CreatedAt = p.MessageID, p.Topic, p.Key, p.Payload, p.AppendedAt
 }
 
-// leaveDead settles a message for which a handler returned [workqueue.Permanent] before it was parked. A redrive
-// removes the header.
-func leaveDead(_ context.Context, c *workqueue.Claim[Delivery]) error {
+// leave settles a message for which a handler returned [workqueue.Permanent] before it was parked; a redrive removes the
+// header. While the destination is unavailable, it puts parked messages back: those of the log probe it.
+func (l *logRelay) leave(_ context.Context, c *workqueue.Claim[Delivery]) error {
 	if reason, dead := c.Headers[header.Permanent]; dead {
 		return workqueue.Permanent(errors.New(reason))
 	}
+	if c.Body.parked != nil && l.IsAway() {
+		return workqueue.LeaveFor(outage.LongestRest, errAway)
+	}
 	return nil
 }
+
+var errAway = errors.New("the destination is unavailable, and its subscription rests")
 
 // handlersOf are the handlers of a relay for the messages of its log.
 type handlersOf struct {

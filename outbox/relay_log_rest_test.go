@@ -128,6 +128,44 @@ func TestRelaysOfALogBesideADestinationThatIsAway(t *testing.T) {
 	}
 }
 
+// Messages that were parked before the destination went away do not try it while the subscription rests, and are
+// delivered when it is back.
+func TestParkedMessagesRestWithTheirSubscription(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("billing", 1)
+	var away atomic.Bool
+	var parkedCalls, delivered atomic.Int64
+	f.subscriber("billing", workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+			switch {
+			case m.Topic == "fails" && parkedCalls.Add(1) == 1:
+				return errors.New("refused")
+			case away.Load():
+				return workqueue.Unavailable(errors.New("connection refused"))
+			}
+			delivered.Add(1)
+			return nil
+		})
+	})
+	f.enqueue(messages("fails", 1)...)
+	f.until("it is parked", func() bool { return f.parked("billing", "true") == 1 })
+	away.Store(true)
+	f.enqueue(messages("t", 1)...)
+	f.until("the subscription rests", func() bool { return !f.since("billing").IsZero() })
+	for range 3 {
+		f.exec("UPDATE " + f.table + "_parked SET due_at = now()")
+		f.until("it is put back", func() bool { return f.parked("billing", "status = 0 AND due_at > now()") == 1 })
+	}
+	if n, used := parkedCalls.Load(), f.parked("billing", "attempts > 1"); n > 1 || used > 0 {
+		t.Errorf("the parked message was tried %d times while its subscription rested, %d attempts used", n-1, used)
+	}
+	away.Store(false)
+	f.until("the subscription goes on", func() bool { return f.since("billing").IsZero() })
+	f.exec("UPDATE " + f.table + "_parked SET due_at = now() WHERE status = 0")
+	f.until("both are delivered", func() bool { return delivered.Load() == 2 })
+}
+
 // A destination that comes and goes costs no attempt, and repeats nothing: what a relay has delivered of a page that it
 // gives back is not delivered again.
 func TestADestinationOfALogThatComesAndGoes(t *testing.T) {

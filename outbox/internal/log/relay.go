@@ -71,6 +71,7 @@ type Relay struct {
 	ticked   time.Time
 	rests    time.Duration // until somebody may probe the destination, at the last look; 0: it is not known to rest
 	missed   time.Time     // when it was last said that the subscription does not exist; zero: it does
+	away     atomic.Int64  // when it was last told that the destination is unavailable; 0: it is not known to be
 }
 
 // NewRelay makes a relay, which runs once.
@@ -226,10 +227,14 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 }
 
 func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {
+	start := time.Now()
 	err = r.handlers.Fetch(ctx, r.Page, func(ctx context.Context) ([]Read, error) {
 		page, err = r.reader.Fetch(ctx, token, r.Page)
 		return page.Messages, err
 	})
+	if err == nil {
+		r.noteAway(page, start)
+	}
 	return page, err
 }
 

@@ -3,6 +3,7 @@ package log
 import (
 	"context"
 	"log/slog"
+	"time"
 )
 
 // isAway reports whether the destination is unavailable, and all handlers of the page have ended.
@@ -10,6 +11,21 @@ func (p *page) isAway() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.away && !p.isRunning()
+}
+
+// IsAway reports whether the destination of the subscription is unavailable, as far as the relay knows. Parked messages
+// then wait.
+func (r *Relay) IsAway() bool { return r.away.Load() != 0 }
+
+// noteAway notes what a fetch says of the destination. One that began before it became unavailable does not know.
+func (r *Relay) noteAway(read Page, start time.Time) {
+	told := r.away.Load()
+	switch {
+	case read.UnavailableSince != nil:
+		r.away.Store(time.Now().UnixNano())
+	case told < start.UnixNano():
+		r.away.CompareAndSwap(told, 0)
+	}
 }
 
 // isHung reports whether nobody waits for a unit any more: what it ends with is ignored.
@@ -43,6 +59,7 @@ func (p *page) rest(ctx context.Context) string {
 	if result := p.settle(ctx, p.first, true); result != Settled {
 		return result
 	}
+	p.Relay.away.Store(time.Now().UnixNano())
 	var answer string
 	err := p.insist(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.reader.Unavailable(ctx, p.token, p.cause)
