@@ -133,6 +133,29 @@ func TestHistoryHasWhatProcessesHaveCounted(t *testing.T) {
 	}
 }
 
+// A table may be called like the parked messages of another: the history of both is kept, and each is counted once.
+func TestHistoryOfATableThatIsCalledParked(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	if _, err := db.Pool.Exec(t.Context(), "CREATE TABLE cars (); CREATE TABLE cars_parked ()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := flushed(t.Context(), db.Pool, 1, 1, false, history.Row{Table: "cars", Done: 3},
+		history.Row{Table: "cars_parked", Done: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if n := value[int](t, db.Pool, "SELECT history_merge('{cars_parked,cars}', 10, '{7,1}')"); n != 2 {
+		t.Errorf("%d rows were merged, want 2", n)
+	}
+	got := value[string](t, db.Pool, `SELECT string_agg(concat_ws(' ', table_name, done, expired), ', ' ORDER BY table_name)
+		FROM (SELECT table_name, sum(done) AS done, sum(expired) AS expired FROM history
+			WHERE lane = '' AND step = 60 GROUP BY table_name) AS h`)
+	if want := "cars 3 1, cars_parked 5 7"; got != want {
+		t.Errorf("the history is %q, want %q", got, want)
+	}
+}
+
 // A process that was away for so long that its row is gone does not know whether its last flush is stored.
 func TestAFlushIsNotStoredTwice(t *testing.T) {
 	t.Parallel()

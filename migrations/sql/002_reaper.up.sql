@@ -95,8 +95,10 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     keep "{{schema}}"."history_keep";
-    -- Whoever maintains the parked messages of a log keeps the history of its messages, too.
-    names text[] := $1 || ARRAY(SELECT left(t.name, -7) FROM unnest($1) AS t (name) WHERE right(t.name, 7) = '_parked');
+    -- Whoever maintains the parked messages of a log keeps the history of its messages, too. A name that is already there
+    -- is one of two tables that are called so.
+    names text[] := $1 || ARRAY(SELECT left(t.name, -7) FROM unnest($1) AS t (name)
+        WHERE right(t.name, 7) = '_parked' AND array_position($1, left(t.name, -7)) IS NULL);
     merged integer;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
