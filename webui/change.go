@@ -97,6 +97,12 @@ func (r *request) acting() operate.DB {
 	return db
 }
 
+// forget has pages read again what an action has changed.
+func (h *handler) forget() {
+	h.figures.forget()
+	h.sharing.forget()
+}
+
 var (
 	mayOnlyLook = problem{status: http.StatusForbidden, Title: "You may only look",
 		Detail: "This is for operators. Nothing was changed.", Advice: "Ask an operator, or whoever runs this dashboard."}
@@ -172,7 +178,10 @@ func (h *handler) carryOut(ctx context.Context, db operate.DB, t *workqueue.Tabl
 					"stack", string(debug.Stack()), "error", err)
 			}
 		}()
-		if err := db.CarryOut(ctx, t, o, func(int) {}); err != nil && !errors.Is(err, operate.ErrStopped) {
+		defer h.forget()
+		// Each batch has pages read again, but not figures: these take longer, and would never be read to the end.
+		err := db.CarryOut(ctx, t, o, func(int) { h.sharing.forget() })
+		if err != nil && !errors.Is(err, operate.ErrStopped) {
 			h.Logger.ErrorContext(ctx, "dashboard: an action stopped before its end", "action", o.Action, "verb", o.Verb,
 				"table", t.Name(), "who", db.Actor.Who, "error", err)
 		}

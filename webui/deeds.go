@@ -85,6 +85,7 @@ func (r *request) decide(ctx context.Context, t *workqueue.Table, d deed, v oper
 	}
 	db := r.acting()
 	all, err := db.Decide(ctx, t, v, ids)
+	r.handler.forget()
 	return slices.DeleteFunc(all, func(one operate.Decision) bool { return one.Changed || v.Settled(one.Result) }), err
 }
 

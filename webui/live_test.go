@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -221,4 +222,35 @@ func TestAnUpdateIsSharedAndAPageIsNot(t *testing.T) {
 	is("an update of who sees all", update("ann", "/"), "t/outbox/ready", true)
 	is("a viewer's update", update("ann", "/queues"), "<button>Pause", false)
 	is("an operator's update", update("operator", "/keys"), "key-of-ours", true)
+}
+
+// An update after an action shows what the action has changed, although the figures are as old as before it.
+func TestAnUpdateShowsWhatAnActionHasDone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting, func(c *webui.Config) { c.Refresh = time.Hour }).as("ann")
+	s.read()
+	blocked := func(path string) bool {
+		return strings.Contains(s.send(http.MethodGet, path, http.Header{"Txwork-Update": {"1"}}).body,
+			"Blocked by a dead letter")
+	}
+	for what, act := range map[string]func(id string){
+		"row": func(id string) { s.post("/t/outbox/row/"+id+"/redrive", nil) },
+		"chosen": func(id string) {
+			s.post("/t/outbox/chosen/failed/redrive", url.Values{"id": {id}, "confirmed": {"1"}})
+		},
+		"filter": func(string) {
+			form := s.confirm("/t/outbox/failed/redrive")
+			s.post("/t/outbox/failed/redrive", form)
+			s.ended(form.Get("action"))
+		},
+	} {
+		id := s.keyed(what, "status = 3, attempts = 1, completed_at = now(), failed_at = now()")
+		path := "/keys?of=" + what // a page that was not read yet
+		if !blocked(path) {
+			t.Errorf("%s: nothing is blocked before the action", what)
+		}
+		if act(id); blocked(path) {
+			t.Errorf("%s: an update shows the page from before the action", what)
+		}
+	}
 }

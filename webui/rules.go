@@ -197,6 +197,6 @@ func (r *request) rule(ctx context.Context, act operate.Act, to string, change f
 	error) {
 	db := r.acting()
 	err := db.Act(ctx, act, change)
-	r.handler.figures.forget()
+	r.handler.forget()
 	return view{to: to}, refused(err)
 }

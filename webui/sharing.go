@@ -68,6 +68,13 @@ func (s *sharing) find(of *reading, key string) (p *sharedPage, first bool) {
 	return p, true
 }
 
+// forget makes every page be read again: what is being read may be from before an action that has changed something.
+func (s *sharing) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = nil
+}
+
 // scope is what a page depends on, but for what the database contains and the name of the user.
 func (r *request) scope() string {
 	return fmt.Sprintf("%q %q %d %t %#v", r.URL.EscapedPath(), r.URL.RawQuery, r.user.Role, r.acts(), r.user.Tables)

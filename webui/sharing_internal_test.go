@@ -69,6 +69,28 @@ func TestAProblemIsNotShared(t *testing.T) {
 	})
 }
 
+// What is being read when an action changes something is not for those who ask after it, neither then nor later.
+func TestAPageFromBeforeAnActionIsNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := sharing{every: time.Minute}
+		of := &reading{}
+		go s.page(t.Context(), of, "/", func() (view, *problem) {
+			time.Sleep(time.Second)
+			return view{title: "before"}, nil
+		})
+		synctest.Wait()
+		s.forget()
+		for range 2 {
+			v, _ := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "after"}, nil })
+			if v.title != "after" {
+				t.Errorf("the page has the title %q", v.title)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
 func TestFewPagesAreShared(t *testing.T) {
 	t.Parallel()
 	s := sharing{every: time.Minute}
