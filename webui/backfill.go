@@ -184,7 +184,7 @@ func backfill(ctx context.Context, r *request) (view, error) {
 	if postgres.State(err) == "42501" { // insufficient_privilege
 		err = problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
 			Detail: "The role of this dashboard may not write rows to " + rowsOf(table) + ". Nothing was changed.",
-			Advice: r.handler.grant(ctx, "worker")}
+			rights: "worker"}
 	}
 	return v, err
 }

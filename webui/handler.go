@@ -198,6 +198,9 @@ func (h *handler) inTurn(asked *request, read func(context.Context, *request) (v
 	v, err := read(ctx, asked)
 	if err != nil {
 		p := h.explain(ctx, asked.URL.Path, err)
+		if p.rights != "" { // read here, where nothing else is read: others may hold the pool's only connection
+			p.Advice = h.grant(ctx, p.rights)
+		}
 		return v, &p
 	}
 	return v, nil

@@ -24,6 +24,7 @@ type problem struct {
 	challenge string   // of WWW-Authenticate
 	retry     string   // of Retry-After
 	tables    []string // of the navigation
+	rights    string   // the kind of role whose rights are lacking: the advice is to grant them
 }
 
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
@@ -73,7 +74,7 @@ func (h *handler) explain(ctx context.Context, what string, err error) problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	p, known := h.known(ctx, err)
+	p, known := h.known(err)
 	log := h.Logger.WarnContext
 	if !known {
 		number := uuid.NewString()
@@ -91,7 +92,7 @@ func (h *handler) explain(ctx context.Context, what string, err error) problem {
 }
 
 // known explains the errors that readers can do something about.
-func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
+func (h *handler) known(err error) (p problem, ok bool) {
 	var refusal operate.Refusal
 	var gone operate.GoneError
 	var unsent operate.NoMessageError
@@ -120,7 +121,7 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 		return problem{status: http.StatusServiceUnavailable, Title: "The table does not fit this version",
 			Detail: postgres.Visible(err.Error()), Advice: "Do what the message says, and reload the page."}, true
 	case errors.As(err, &pg):
-		return h.ofServer(ctx, pg)
+		return h.ofServer(pg)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return slow, true
 	case errors.As(err, new(*pgconn.ConnectError)), pgconn.SafeToRetry(err), closed(err):
@@ -145,12 +146,12 @@ var (
 )
 
 // ofServer explains what the server refused.
-func (h *handler) ofServer(ctx context.Context, pg *pgconn.PgError) (p problem, ok bool) {
+func (h *handler) ofServer(pg *pgconn.PgError) (p problem, ok bool) {
 	switch {
 	case pg.Code == "42501": // insufficient_privilege
 		return problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
 			Detail: "The role of this dashboard may not do what the page needs: " + postgres.Visible(pg.Message) + ".",
-			Advice: h.grant(ctx, h.role())}, true
+			rights: h.role()}, true
 	case pg.Code == "57014": // query_canceled
 		return slow, true
 	case pg.Code == "55P03": // lock_not_available

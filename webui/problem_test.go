@@ -126,6 +126,23 @@ func TestRightsOfTheRole(t *testing.T) {
 	viewer.lacks("/maintenance", "found no differences")
 }
 
+// Figures that lack a right say so, although they are read on the pool's only connection.
+func TestRightsOfARoleWithOneConnection(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	name := strings.ReplaceAll(s.db.Schema, "test", "o")
+	s.exec("CREATE ROLE " + name + "_reader LOGIN")
+	t.Cleanup(func() { dropRoles(s, name) })
+	s.exec("GRANT USAGE ON SCHEMA {schema} TO " + name + "_reader")
+	pool := pgtest.NewPool(t, s.db, pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.MaxConns, c.MinConns = name+"_reader", 1, 0
+	}))
+	reader := serve(t, s.db, func(c *webui.Config) { c.Pool, c.Refresh = pool, time.Hour })
+	reader.read().shows("/", http.StatusOK, "outbox was not read in full", "lacks a right")
+	reader.lacks("/", "took too long")
+	reader.shows("/t/outbox/ready", http.StatusServiceUnavailable, "GRANT txwork_viewer")
+}
+
 // dropRoles removes the roles of a test, which belong to the whole server.
 func dropRoles(s *site, prefix string) {
 	for _, role := range []string{"reader", "operator", "viewer", "worker", "producer", "migrator", "owner"} {
