@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -95,7 +94,7 @@ func (d *deadTable) group(found []survey.Errors, sample int) {
 	for _, e := range found {
 		rows += e.Failed
 		d.Causes = append(d.Causes, cause{Errors: e, First: postgres.Seconds(slices.Max(e.Ages)),
-			Latest: postgres.Seconds(e.Latest), Text: literal(e.Error)})
+			Latest: postgres.Seconds(e.Latest), Text: survey.Literal(e.Error)})
 		d.Over = max(d.Over, d.Causes[len(d.Causes)-1].First)
 	}
 	for i := range d.Causes {
@@ -126,10 +125,3 @@ func (c *cause) draw(over float64) {
 // Width and Height are those of the chart, for the template.
 func (deadPage) Width() int  { return bars * barWidth }
 func (deadPage) Height() int { return barHeight }
-
-// literal is the longest part of a masked error that stands in the error itself.
-func literal(masked string) string {
-	return strings.TrimSpace(slices.MaxFunc(strings.Split(masked, "…"), func(a, b string) int {
-		return cmp.Compare(len(a), len(b))
-	}))
-}

@@ -3,9 +3,12 @@ package webui
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -51,8 +54,8 @@ func overview(ctx context.Context, r *request) (view, error) {
 		Running: len(r.processes(figures, tables)), NoLines: figures.NoHour}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
-			f = r.handler.evidence(f)
-			p.Findings = append(p.Findings, finding{f, remedies(f, r.acts() && !figures.hides(f.Table))})
+			p.Findings = append(p.Findings, finding{r.handler.evidence(f),
+				r.handler.remedies(f, r.acts() && !figures.hides(f.Table))})
 		}
 	}
 	for _, s := range figures.Report.Skipped {
@@ -83,7 +86,8 @@ func (r *request) concerns(table string) bool {
 	return r.user.seesAll() || table != "" && r.user.sees(table)
 }
 
-// evidence redacts the errors in a finding, whose title may quote one.
+// evidence redacts the errors in a finding, whose title may quote one. What finds rows by an error is left out if that
+// may not be shown.
 func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 	if h.Redact == nil {
 		return f
@@ -94,9 +98,13 @@ func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 	for i, e := range all {
 		f.Evidence[i] = slices.Clone(e)
 		for k, v := range e {
-			if text, ok := v.Value.(string); ok && (v.Name == "error" || v.Name == "last_error" || v.Name == "cause") {
-				f.Evidence[i][k].Value = h.errorOf(f.Table, text)
-				quotes = true
+			text, ok := v.Value.(string)
+			if !ok || v.Name != "error" && v.Name != "last_error" && v.Name != "cause" {
+				continue
+			}
+			quotes = true
+			if shown := h.errorOf(f.Table, text); shown != text {
+				f.Evidence[i][k].Value, f.Remedy = shown, without(f.Remedy, survey.Literal(text))
 			}
 		}
 	}
@@ -104,6 +112,19 @@ func (h *handler) evidence(f doctor.Finding) doctor.Finding {
 		f.Title = h.errorOf(f.Table, f.Title)
 	}
 	return f
+}
+
+// without leaves out commands and SQL that find rows by a part of an error.
+func without(r doctor.Remedy, part string) doctor.Remedy {
+	if part == "" {
+		return r
+	}
+	quotes := func(text string) bool {
+		return strings.Contains(text, postgres.Shell(part)) || strings.Contains(text, postgres.Literal(part))
+	}
+	r.Commands = slices.DeleteFunc(slices.Clone(r.Commands), quotes)
+	r.SQL = slices.DeleteFunc(slices.Clone(r.SQL), quotes)
+	return r
 }
 
 // A stateLabel is what people call a state.

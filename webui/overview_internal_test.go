@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,6 +21,34 @@ func TestTitlesOfFindingsAreRedacted(t *testing.T) {
 	}
 	if value := f.Evidence[0][0].Value; value != "**** 4711 is refused" {
 		t.Errorf("the evidence is %v", value)
+	}
+}
+
+// Dead letters are redriven by all that the finding says of them. An error that may not be shown is in no address, and
+// in no command.
+func TestDeadLettersOfAFindingAreRedriven(t *testing.T) {
+	t.Parallel()
+	f := doctor.Finding{Code: "poison", Table: "outbox_log_parked",
+		Evidence: []doctor.Evidence{{{Name: "subscription", Value: "billing"}, {Name: "topic", Value: "t"},
+			{Name: "error", Value: "card … of O'Hara is declined"}}},
+		Remedy: doctor.Remedy{Commands: []string{"txwork show 1", `txwork redrive --error 'of O'\''Hara is declined'`},
+			SQL: []string{"SELECT 1 WHERE strpos(last_error, 'of O''Hara is declined') > 0"}}}
+	const hidden = "t/outbox_log_parked/failed/redrive?newer=1h&subscription=billing&topic=t"
+	const shown = "t/outbox_log_parked/failed/redrive?error=of+O%27Hara+is+declined&newer=1h&subscription=billing" +
+		"&topic=t"
+	for redacted, want := range map[string]string{"O'Hara": hidden, "O'Brien": shown} {
+		h := &handler{Config: Config{Redact: func(c Content) string {
+			return strings.ReplaceAll(string(c.Bytes), redacted, "****")
+		}}}
+		all := h.remedies(f, true)
+		if len(all) != 1 || string(all[0].Path) != want {
+			t.Errorf("without %s: %+v, want %s", redacted, all, want)
+		}
+		text := fmt.Sprint(h.evidence(f))
+		if strings.Contains(text, redacted) || !strings.Contains(text, "txwork show 1") ||
+			strings.Contains(text, "SELECT 1") != (want == shown) {
+			t.Errorf("without %s: %s", redacted, text)
+		}
 	}
 }
 

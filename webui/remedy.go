@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/survey"
 )
 
 // A remedy is what these pages can do about a finding. Without fields it is a link: to a page that asks, or to what has
@@ -49,8 +50,9 @@ func textOf(e doctor.Evidence, name string) string {
 // named are the names of evidence that stay while the figures change.
 var named = []string{"id", "queue", "topic", "lane", "subscription", "schedule", "kind", "key"}
 
-// remedies returns what is safe to be done about a finding at a click: what can be taken back, and what asks first.
-func remedies(f doctor.Finding, acts bool) (all []remedy) {
+// remedies returns what is safe to be done about a finding at a click: what can be taken back, and what asks first. The
+// finding is as the doctor has it: an error that may not be shown stands in no address.
+func (h *handler) remedies(f doctor.Finding, acts bool) (all []remedy) {
 	if len(f.Evidence) == 0 {
 		return nil
 	}
@@ -77,8 +79,11 @@ func remedies(f doctor.Finding, acts bool) (all []remedy) {
 			[]field{{"table", f.Table}, {"topic", of("topic")}, {"consumer", of("lane")}}})
 	case "poison":
 		by := []string{"newer", "1h"}
-		for _, name := range []string{"kind", "topic"} {
+		for _, name := range []string{"kind", "topic", "subscription"} {
 			by = append(by, name, of(name))
+		}
+		if text := of("error"); h.errorOf(f.Table, text) == text {
+			by = append(by, "error", survey.Literal(text))
 		}
 		all = append(all, remedy{Label: "Redrive them…",
 			Path: template.URL(below("t", f.Table, "failed", "redrive")) + query(by...)})

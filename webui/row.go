@@ -179,7 +179,7 @@ func filterOf(column string) string {
 	if slices.Contains(operate.KeyColumns, column) {
 		return "key"
 	}
-	if slices.Contains([]string{"kind", "queue", "topic", "consumer"}, column) {
+	if slices.Contains([]string{"kind", "queue", "topic", "consumer", "subscription"}, column) {
 		return column
 	}
 	return ""

@@ -230,6 +230,7 @@ var filters = []struct {
 	{"kind", "Kind", "", []string{"kind"}},
 	{"queue", "Queue", "", []string{"queue"}},
 	{"consumer", "Consumer", "", []string{"consumer"}},
+	{"subscription", "Subscription", "", []string{"subscription"}},
 	{"topic", "Topic", "", []string{"topic"}},
 	{"priority", "Priority", "1 high, 2 normal, 3 low", []string{"priority"}},
 	{"key", "Key", "in full", operate.KeyColumns},
@@ -253,7 +254,8 @@ func (r *request) filterValues() url.Values {
 func (r *request) options(state string) (o operate.ListOptions, err error) {
 	o = operate.ListOptions{State: state, Limit: defaultRows, After: r.query.Get("after"), Filter: operate.Filter{
 		Kind: r.query.Get("kind"), Queue: r.query.Get("queue"), Consumer: r.query.Get("consumer"),
-		Topic: r.query.Get("topic"), Key: r.query.Get("key"), Error: r.query.Get("error")}}
+		Subscription: r.query.Get("subscription"), Topic: r.query.Get("topic"), Key: r.query.Get("key"),
+		Error: r.query.Get("error")}}
 	if text := r.query.Get("limit"); text != "" {
 		if o.Limit, err = strconv.Atoi(text); err != nil || o.Limit < 1 || o.Limit > maxRows {
 			return o, operate.Refusal{Field: "limit",

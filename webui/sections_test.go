@@ -92,6 +92,10 @@ func TestALogAndItsMessages(t *testing.T) {
 		t.Errorf("the form leads to %q", a.header.Get("Location"))
 	}
 	s.shows("/find?q="+id, http.StatusOK, "Search the log", "./logs/"+id)
+	s.exec(`INSERT INTO {schema}.outbox_log_parked (seq, appended_at, message_id, subscription, topic, payload)
+		SELECT n, now(), gen_random_uuid(), s, s || '-topic', '' FROM unnest('{search,billing}'::text[]) WITH ORDINALITY AS t (s, n)`)
+	s.shows("/t/outbox_log_parked/ready?subscription=search", http.StatusOK, "Subscription", "search-topic")
+	s.lacks("/t/outbox_log_parked/ready?subscription=search", "billing-topic")
 	for path, want := range map[string]string{"/logs/01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17": "The message is not there",
 		"/logs/x": "This is no id", "/logs/find?id=x": "This is no id"} {
 		s.shows(path, http.StatusNotFound, want)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
 )
 
 // deadLetterChecks look for rows that have failed, or are about to.
@@ -175,6 +176,10 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 	if l.Label != "" {
 		what += fmt.Sprintf(": %s %q", t.LabelName(), l.Label)
 	}
+	redrive := []string{"--newer-than", "1h"}
+	if part := survey.Literal(l.Error); part != "" {
+		redrive = append(redrive, "--error", postgres.Shell(part))
+	}
 	do := "Look at one of them, fix the cause, then redrive them."
 	if strings.HasPrefix(l.Error, lostLease) {
 		do = "No handler reported these failures: the process of each ended, or was frozen or cut off from the database, in " +
@@ -186,7 +191,7 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 			"latest_seconds", seconds(l.Latest))...)},
 		Remedy: Remedy{
 			Do:       do,
-			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redrives(l, "--newer-than", "1h")...)},
+			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redrives(l, redrive...)...)},
 			SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
 				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
 		},
@@ -196,13 +201,17 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 // lostLease begins the error of a row whose lease expired, as the reaper writes it.
 const lostLease = "lease expired at "
 
-// about returns an SQL condition that selects rows of the letters' subscription, and of their kind or topic.
+// about returns an SQL condition that selects rows of the letters' subscription, of their kind or topic, and with their
+// error.
 func (t *table) about(l letters) (condition string) {
 	if l.Subscription != "" {
 		condition = " AND subscription = " + postgres.Literal(l.Subscription)
 	}
 	if name := t.LabelName(); name != "" && l.Label != "" {
 		condition += " AND " + pgx.Identifier{name}.Sanitize() + " = " + postgres.Literal(l.Label)
+	}
+	if part := survey.Literal(l.Error); part != "" {
+		condition += fmt.Sprintf(" AND strpos(last_error, %s) > 0", postgres.Literal(part))
 	}
 	return condition
 }

@@ -225,7 +225,7 @@ func TestDeadLettersOfASubscription(t *testing.T) {
 	}
 	w.exec("UPDATE outbox_log_parked SET status = 3, completed_at = now(), failed_at = now(), last_error = 'it is declined'")
 	w.mends(w.finds("poison", []string{`outbox_log_parked, subscription billing: topic "t": 6 dead letters`,
-		"txwork redrive outbox_log_parked --newer-than 1h --subscription billing --topic t"}), []string{"billing"})
+		"txwork redrive outbox_log_parked --newer-than 1h --error 'it is declined' --subscription billing --topic t"}), []string{"billing"})
 	if n := ask[int](w, "SELECT count(*) FROM outbox_log_parked WHERE subscription = 'search' AND status = 3"); n != 6 {
 		t.Errorf("%d dead letters of the other subscription are left, want 6", n)
 	}

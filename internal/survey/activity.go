@@ -1,7 +1,10 @@
 package survey
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,6 +78,13 @@ type Errors struct {
 	ID               string    // id of that row
 	Groups           int64     // how many groups there are in all
 	Ages             []float64 // seconds since each of the dead letters became one
+}
+
+// Literal is the longest part of a masked error that stands in the error itself, by which rows with it are found.
+func Literal(masked string) string {
+	return strings.TrimSpace(slices.MaxFunc(strings.Split(masked, "…"), func(a, b string) int {
+		return cmp.Compare(len(a), len(b))
+	}))
 }
 
 // GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than
