@@ -4784,6 +4784,7 @@ BEGIN
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
               AND m.seq > own.p.done
+              AND m.seq <> ALL (own.p.ahead) -- they have ended
               AND m.seq <= own.p.page
         ), failing AS (
             SELECT g.key::text AS key, min(g.seq) AS first
