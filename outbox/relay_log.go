@@ -84,8 +84,8 @@ func (d *Delivery) unpark() {
 	d.ID, d.Topic, d.Key, d.Payload, d.CreatedAt = p.MessageID, p.Topic, p.Key, p.Payload, p.AppendedAt
 }
 
-// leave settles a message for which a handler returned [workqueue.Permanent] before it was parked; a redrive removes the
-// header. While the destination is unavailable, it puts parked messages back: those of the log probe it.
+// leave settles a message for which a handler returned [workqueue.Permanent] before it was parked; a redrive removes
+// the header. While the destination is unavailable, it puts parked messages back: those of the log probe it.
 func (l *logRelay) leave(_ context.Context, c *workqueue.Claim[Delivery]) error {
 	if reason, dead := c.Headers[header.Permanent]; dead {
 		return workqueue.Permanent(errors.New(reason))

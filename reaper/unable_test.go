@@ -81,8 +81,8 @@ func TestALeaderThatCannotServeATableResigns(t *testing.T) {
 	}
 }
 
-// A leader meets the refusal whether or not it has anything to do: the server checks rights before it looks for rows. So
-// a leader that has lost a right is gone before a lease expires.
+// A leader meets the refusal whether or not it has anything to do: the server checks rights before it looks for rows.
+// So a leader that has lost a right is gone before a lease expires.
 func TestALeaderWithNothingToDoResigns(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"UPDATE", "SELECT", "ALL"} {
