@@ -194,6 +194,26 @@ func TestAQueueThatNobodyKnows(t *testing.T) {
 	c.run("jobs", "resume", "mial3", "--json").ok().prints(`"known":true`) // pausing gave it a rule
 }
 
+// A queue that has many jobs is known by one of them.
+func TestAQueueIsKnownByOneJob(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec(`INSERT INTO {schema}.jobs (kind, queue, priority, args)
+		SELECT 'greet', 'mail', 2, '' FROM generate_series(1, 2000)`)
+	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+	must(t, err)
+	tx, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(t.Context())
+	known, err := knowsQueue(t.Context(), client, workqueue.Pgx(tx), "mail")
+	must(t, err)
+	var read int
+	must(t, tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+		WHERE schemaname = $1 AND relname = 'jobs'`, c.db.Schema).Scan(&read))
+	if !known || read > 100 {
+		t.Errorf("the queue is known: %v, by %d jobs", known, read)
+	}
+}
+
 // behind writes two messages with the same key, makes the first a dead letter, and returns both. The second waits.
 func (c *cli) behind(policy string) (first, second uuid.UUID) {
 	c.t.Helper()

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
@@ -156,10 +156,15 @@ func (a *app) changeQueue(
 }
 
 // knowsQueue tells whether a queue has a rule or a live job. An unknown name may be a typing error, or a queue that is
-// not used yet.
-func knowsQueue(ctx context.Context, c *jobs.Client, tx workqueue.Tx, queue string) (bool, error) {
-	all, err := c.Queues(ctx, tx)
-	return slices.ContainsFunc(all, func(q jobs.QueueInfo) bool { return q.Name == queue }), err
+// not used yet. No job is counted: a queue is paused when it has many. No index has those that wait and all others.
+func knowsQueue(ctx context.Context, c *jobs.Client, tx workqueue.Tx, queue string) (known bool, err error) {
+	spec := c.Table().Spec()
+	live := "EXISTS (SELECT FROM " + pgx.Identifier{spec.Schema, spec.Table}.Sanitize() +
+		" WHERE queue = $1 AND completed_at IS NULL AND "
+	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&known) }, "SELECT EXISTS (SELECT FROM "+
+		pgx.Identifier{spec.Schema, spec.Table + "_queue"}.Sanitize()+" WHERE name = $1::text) OR "+
+		live+"NOT waiting) OR "+live+"waiting)", queue)
+	return known, err
 }
 
 func newQueueLimitCommand(a *app) *cobra.Command {
