@@ -124,8 +124,7 @@ func TestCancelLeavesOthersAlone(t *testing.T) {
 func TestCancelRacesEverything(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: pgtest.Lease}, func(ctx context.Context,
-		c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Concurrency: 10}, func(ctx context.Context, c *noteClaim) error {
 		if c.ID[15]%3 != 0 {
 			return nil
 		}
