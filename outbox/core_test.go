@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/apptx"
-	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -28,10 +27,11 @@ func TestTxIsReadCommittedWhateverTheSessionSays(t *testing.T) {
 	t.Cleanup(pool.Close)
 	f.Pool = pool
 	result := make(chan error, 1)
-	f.relay(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(r *outbox.Relay) {
+	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
 			err := m.Tx(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", (pgtest.Lease * 3 / 2).Seconds())
+				_, err := tx.Exec(ctx, "SELECT FROM "+f.table)
+				f.exec("UPDATE " + f.table + " SET locked_until = locked_until + interval '1 s'") // as a renewal does
 				return err
 			})
 			result <- err
