@@ -4175,7 +4175,7 @@ BEGIN
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
         SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
         FROM "{{schema}}"."outbox_log_position" AS p;
-        IF own.now.seq - own.last.seq BETWEEN 5000 + 1 AND 20000000 THEN
+        IF own.now.seq - own.last.seq BETWEEN 5000 + 1 AND 4000000 THEN
             WITH ended AS (
                 SELECT m.xid, count(*) AS messages, max(m.seq) AS seq
                 FROM "{{schema}}"."outbox_log" AS m

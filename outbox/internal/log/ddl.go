@@ -69,7 +69,7 @@ const (
 
 	// A tick divides so many new messages into batches, in a quarter of a microsecond each. More would take so long
 	// that whoever ticks may give up, again and again: they are one batch.
-	maxDivided = 20_000_000
+	maxDivided = 4_000_000
 
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
 	maxDue      = 1000   // due messages that one tick appends
