@@ -81,27 +81,6 @@ func TestALeaderThatCannotServeATableResigns(t *testing.T) {
 	}
 }
 
-// A leader meets the refusal whether or not it has anything to do: the server checks rights before it looks for rows.
-// So a leader that has lost a right is gone before a lease expires.
-func TestALeaderWithNothingToDoResigns(t *testing.T) {
-	t.Parallel()
-	for _, right := range []string{"UPDATE", "SELECT", "ALL"} {
-		t.Run(right, func(t *testing.T) {
-			t.Parallel()
-			db := newDatabase(t)
-			work := db.table(workqueue.Spec{Table: "work"})
-			role, weak := db.role()
-			db.run(weak, db.options(), work)
-			db.awaitTerm(work, 1)
-			db.exec("REVOKE " + right + " ON " + work.Name() + " FROM " + role)
-			db.await("leader that has resigned", func() bool {
-				l := db.leader(work)
-				return l.ExpiresIn <= 0 && strings.Contains(l.Problem, "permission denied")
-			})
-		})
-	}
-}
-
 // If there is no other reaper, one that has resigned returns, and works as soon as it can.
 func TestALeaderThatResignedReturns(t *testing.T) {
 	t.Parallel()

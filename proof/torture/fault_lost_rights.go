@@ -38,7 +38,7 @@ func (f lostRights) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 		time.Sleep(episode)
 		return f.without(ctx, l, "ALL", table, func() error {
 			time.Sleep(afterKill) // it may be unable to renew its leases
-			return l.awaitServed(ctx, "", "")
+			return l.awaitServed(ctx)
 		})
 	})
 	return fmt.Sprintf("%s, all rights on %s", name, table), err
@@ -54,22 +54,22 @@ func (f lostRights) strikeReaper(ctx context.Context, l *lab, random *rand.Rand,
 	if err := victim.become(ctx, as, nil); err != nil {
 		return detail, err
 	}
-	holder, err := l.makeLead(ctx, other, table)
+	err := l.makeLead(ctx, other, table)
 	if err == nil {
 		err = f.without(ctx, l, right, table, func() error {
 			if _, m, err := l.crew.pick(ctx, random); err == nil {
 				m.signal(syscall.SIGKILL) // its leases expire
 				time.Sleep(afterKill)
 			}
-			return l.awaitServed(ctx, table, holder)
+			return l.awaitServed(ctx)
 		})
 	}
 	return detail, errors.Join(err, victim.become(ctx, nil, nil))
 }
 
-// makeLead stops one reaper until another leads the table, and returns the holder id of that one.
-func (l *lab) makeLead(ctx context.Context, other *slot, table string) (holder string, err error) {
-	err = l.stopped(ctx, other, func() error {
+// makeLead stops one reaper until another leads the table.
+func (l *lab) makeLead(ctx context.Context, other *slot, table string) error {
+	return l.stopped(ctx, other, func() error {
 		var seen renewals
 		for {
 			g, err := l.granted(ctx, table)
@@ -77,13 +77,11 @@ func (l *lab) makeLead(ctx context.Context, other *slot, table string) (holder s
 				return err
 			}
 			if seen.show(g) {
-				holder = g.holder
 				return nil
 			}
 			time.Sleep(reapEvery / 5)
 		}
 	})
-	return holder, err
 }
 
 // A grant is a leadership as an election granted it last.

@@ -75,7 +75,7 @@ func (f *tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, h
 		l.hit = time.Now()
 		m.signal(syscall.SIGKILL)
 		time.Sleep(afterKill)
-		return l.awaitServed(ctx, "", "")
+		return l.awaitServed(ctx)
 	})
 }
 
@@ -100,7 +100,7 @@ func (f *tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, h
 		})
 	}
 	if err == nil {
-		err = l.awaitServed(ctx, "", "")
+		err = l.awaitServed(ctx)
 	}
 	return victim.name, errors.Join(err, victim.become(ctx, nil, nil))
 }
