@@ -120,6 +120,21 @@ func TestASubscriptionHasAHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Define(t, m)
+	// Relays that have run while the schema had a history, and then while it had none, are no reason to count nothing.
+	f.subscribe("earlier", 1)
+	const beat = "(bigint, text, text, text, jsonb, jsonb, bigint, boolean)"
+	for _, change := range []string{"", "ALTER PROCEDURE process_beat" + beat + " RENAME TO not_yet",
+		"ALTER PROCEDURE not_yet" + beat + " RENAME TO process_beat"} {
+		f.exec(change)
+		f.enqueue(outbox.Message{Topic: "good", Payload: []byte("x")})
+		earlier := f.subscriber("earlier", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+			r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
+		})
+		f.until("a relay has run", func() bool { return f.drained("earlier") })
+		if err := earlier.end(); err != nil {
+			t.Error(err)
+		}
+	}
 	f.subscribe("billing", 1)
 	const good, bad = 30, 3
 	for i := range good + bad {

@@ -52,6 +52,7 @@ type presence struct {
 	tallies []*tally
 	next    time.Time     // when the next beat is due
 	off     atomic.Bool   // the procedure cannot be called
+	anew    atomic.Bool   // what the role may do is asked again
 	left    []history.Row // what was counted by workers that have ended, and by drains
 
 	saying  sync.Mutex // while a beat is sent; guards the rest
@@ -135,6 +136,7 @@ func (h home) join(t *tableWork) *presence {
 	if len(p.tables) == 0 {
 		p.next = time.Now().Add(sayAfter)
 		p.off.Store(false)
+		p.anew.Store(true) // the schema may have been migrated
 	}
 	p.tables = append(p.tables, t)
 	return p
@@ -198,8 +200,12 @@ func (p *presence) beat(ctx context.Context, by teller, due func() *flush) (err 
 	})
 }
 
-// ask finds out once what the role may do: a call that cannot succeed would be an error in the server's log.
+// ask finds out what the role may do, once while workers run: a call that cannot succeed would be an error in the
+// server's log.
 func (p *presence) ask(ctx context.Context, c *pgxpool.Conn, by teller, schema string) error {
+	if p.anew.Swap(false) {
+		p.asked, p.mute = false, false
+	}
 	if p.asked {
 		return nil
 	}
