@@ -142,8 +142,7 @@ func (view) MaxCounted() int { return maxCounted }
 
 func (view) MaxVanished() int { return maxVanished }
 
-func (view) MaxTicks() int { return maxTicks }
-
+func (view) MaxTicks() int   { return maxTicks }
 func (view) MaxDivided() int { return maxDivided }
 func (view) MaxError() int   { return maxError }
 

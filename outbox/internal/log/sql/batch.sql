@@ -1,9 +1,10 @@
 {{- /* The messages of a batch that the lane of a subscription has: what b has seen and p.seen has not. late are
-the transactions that p.seen had open and b saw end. Most is how many are read of each, if that is bounded. */ -}}
+the transactions that p.seen had open and b saw end, news are the others. Most is how many are read of each, if that is
+bounded. */ -}}
 {{define "batch"}}            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
                 {{with .Most}}({{end}}SELECT * FROM {{.Log}} AS m
-                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                WHERE {{template "news" .}}
                 {{- with .Most}}
                 ORDER BY m.xid, m.seq LIMIT {{.}}){{end}}
                 UNION ALL
@@ -20,3 +21,4 @@ the transactions that p.seen had open and b saw end. Most is how many are read o
         SELECT x FROM unnest((own.p.seen).open) AS x
         WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open))
 {{- end}}
+{{define "news"}}m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open){{end}}

@@ -163,7 +163,7 @@ BEGIN
             SELECT m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
                 SELECT m.* FROM {{.Log}} AS m
-                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                WHERE {{template "news" .}}
                   AND {{template "next" .}}
                 UNION ALL
                 SELECT m.* FROM unnest(own.late) AS x
