@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,6 @@ import (
 type clock struct {
 	mu   sync.Mutex
 	took []time.Duration
-	seen atomic.Int64
 }
 
 func (c *clock) handle(body []byte) {
@@ -24,30 +24,69 @@ func (c *clock) handle(body []byte) {
 	if json.Unmarshal(body, &stamped) != nil {
 		return
 	}
-	c.seen.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.took = append(c.took, time.Duration(now-stamped.T))
 }
 
-// arrivals measures the latency of messages that arrive at a rate, from just before their transaction to their handler,
-// and how many were not delivered when the arrivals ended.
-func (b *bench) arrivals(ctx context.Context, perSecond int) (p *measure.Percentiles, behind int64, err error) {
-	c := new(clock)
-	stop := b.consume(ctx, c.handle)
-	time.Sleep(time.Second) // consumers connect
-	written, err := b.arrive(ctx, perSecond)
-	behind = int64(written) - c.seen.Load()
-	time.Sleep(time.Second)
-	if err = errors.Join(err, stop()); err != nil {
-		return nil, 0, err
-	}
+func (c *clock) seen() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p = measure.PercentilesOf(c.took); p == nil {
-		return nil, 0, errors.New("nothing was delivered")
+	return int64(len(c.took))
+}
+
+// percentiles are those of everything that was collected, which is forgotten.
+func (c *clock) percentiles() *measure.Percentiles {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took := c.took
+	c.took = nil
+	return measure.PercentilesOf(took)
+}
+
+// await returns once so many messages were seen. Consumers that have stopped delivering are an error.
+func (c *clock) await(ctx context.Context, messages int64) error {
+	for end := time.Now().Add(5 * time.Minute); c.seen() < messages; {
+		if !rest(ctx) {
+			return context.Cause(ctx)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d of %d messages were delivered in 5 minutes", c.seen(), messages)
+		}
 	}
-	return p, max(behind, 0), nil
+	return nil
+}
+
+// arrivals measures the latency of messages that arrive at a rate, from just before their transaction to their handler,
+// and how many were not delivered when the arrivals ended.
+func (b *bench) arrivals(ctx context.Context, consumers, perSecond int) (
+	p *measure.Percentiles, behind int64, err error,
+) {
+	c, stop, err := b.start(ctx, consumers)
+	if err != nil {
+		return nil, 0, err
+	}
+	written, err := b.arrive(ctx, perSecond)
+	want := written * int64(consumers)
+	behind = max(want-c.seen(), 0)
+	if err == nil {
+		err = c.await(ctx, want)
+	}
+	return c.percentiles(), behind, errors.Join(err, stop())
+}
+
+// start starts the store's consumers, and returns once each of them has got a message, which is not measured.
+func (b *bench) start(ctx context.Context, consumers int) (c *clock, stop func() error, err error) {
+	c = new(clock)
+	stop = b.consume(ctx, c.handle)
+	if err = b.write(ctx, 1); err == nil {
+		err = c.await(ctx, int64(consumers))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	c.percentiles()
+	return c, stop, nil
 }
 
 // arrive writes messages at a rate. A transaction has one for each 1,000 a second, at least one.
@@ -79,25 +118,27 @@ func (b *bench) arrive(ctx context.Context, perSecond int) (written int64, err e
 
 // measureIdle measures 100 subscriptions of a log, of which 97 get nothing.
 func (l *lab) measureIdle(ctx context.Context) (f idleFigures, err error) {
-	b, err := l.open(ctx, newLog(), 3, 97)
+	const busy = 3
+	b, err := l.open(ctx, newLog(), busy, 100-busy)
 	if err != nil {
 		return f, err
 	}
 	defer b.drop()
-	c := new(clock)
-	stop := b.consume(ctx, c.handle)
-	time.Sleep(3 * time.Second) // consumers connect, and find that there is nothing
-	f.Quiet, err = b.load(func() error { time.Sleep(b.duration()); return nil })
-	if err == nil {
-		f.Busy, err = b.load(func() error { _, err := b.arrive(ctx, 100); return err })
-	}
-	if err = errors.Join(err, stop()); err != nil {
+	c, stop, err := b.start(ctx, busy)
+	if err != nil {
 		return f, err
 	}
-	if f.Latency = measure.PercentilesOf(c.took); f.Latency == nil {
-		err = errors.New("nothing was delivered")
+	time.Sleep(3 * time.Second) // the others connect, too, and find that there is nothing
+	f.Quiet, err = b.load(func() error { time.Sleep(b.duration()); return nil })
+	if err == nil {
+		var written int64
+		f.Busy, err = b.load(func() (err error) { written, err = b.arrive(ctx, 100); return err })
+		if err == nil {
+			err = c.await(ctx, written*busy)
+		}
 	}
-	return f, err
+	f.Latency = c.percentiles()
+	return f, errors.Join(err, stop())
 }
 
 // load measures the processor time of the server and the client while something happens.

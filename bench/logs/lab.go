@@ -86,11 +86,11 @@ func (l *lab) measure(ctx context.Context, make func() store, consumers int) (f 
 		func(b *bench) error { return b.writes(ctx, &f) },
 		func(b *bench) error { return b.drains(ctx, consumers, &f) },
 		func(b *bench) (err error) {
-			f.Slow, _, err = b.arrivals(ctx, 100)
+			f.Slow, _, err = b.arrivals(ctx, consumers, 100)
 			return err
 		},
 		func(b *bench) (err error) {
-			f.Fast, f.Behind, err = b.arrivals(ctx, 5000)
+			f.Fast, f.Behind, err = b.arrivals(ctx, consumers, 5000)
 			return err
 		},
 		func(b *bench) error { return b.drainsHeld(ctx, consumers, &f) },
