@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	other := fine("seed-2")
 	other.Report.Violations = map[string]int{"I3": 2, "I8": 1}
 	other.Report.OrderViolations = 1
-	other.Report.Skipped = []torture.Skip{{Fault: "clock", Reason: "no libfaketime"}}
+	other.Report.Skipped = []torture.Skip{{Fault: "clock", Reason: "no gcc"}}
 	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"},
 		Recoveries: []time.Duration{4 * time.Second}}}
 	other.Report.NotStruck = []torture.Skip{{Fault: "zombie", Reason: "slow"}}
@@ -69,7 +69,7 @@ func TestPage(t *testing.T) {
 		"| seed 1, 10m0s | 1,234,567 | 4,321 | 0 | 0 | 0, 0 | 0 | 0 | 0 | 0 | 0 |",
 		"| 0 | 0 | 1 | 0 | 2 |",
 		"| `postgres-crash` | 4 | 2.0 s | 9.0 s | 1 |",
-		"**SKIPPED** in seed-2: `clock`: no libfaketime",
+		"**SKIPPED** in seed-2: `clock`: no gcc",
 		"**NOT STRUCK** in seed-2: `zombie`: slow",
 		"| no token | yes | 40 s |",
 	} {

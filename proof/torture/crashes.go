@@ -15,9 +15,10 @@ import (
 var diedLine = []byte(" was terminated by signal ")
 
 // checkCrashes fails a run in which PostgreSQL crashed without a strike. Such a crash loses claims, as every crash
-// does, but nobody noted when: their handlers look as if they had run without one.
+// does, but nobody noted when: their handlers look as if they had run without one. The lines around it say what the
+// process ran, and what it printed last.
 func (l *lab) checkCrashes() {
-	var lines [][]byte
+	var crashes [][]byte
 	for _, server := range []*localpg.Server{l.server, l.standby} {
 		if server == nil {
 			continue
@@ -27,14 +28,15 @@ func (l *lab) checkCrashes() {
 			l.fail("the log of PostgreSQL cannot be read, so nothing tells whether it crashed: %v", err)
 			return
 		}
-		for line := range bytes.Lines(log) {
+		all := bytes.Split(log, []byte("\n"))
+		for i, line := range all {
 			if bytes.Contains(line, diedLine) || bytes.Contains(line, []byte("PANIC:")) {
-				lines = append(lines, bytes.TrimSpace(line))
+				crashes = append(crashes, bytes.Join(all[max(i-5, 0):min(i+4, len(all))], []byte("\n")))
 			}
 		}
 	}
-	if len(lines) > l.killed {
+	if len(crashes) > l.killed {
 		l.fail("PostgreSQL crashed by itself, or something outside of the run killed one of its processes; "+
-			"strikes are %d of these lines:\n%s", l.killed, bytes.Join(lines, []byte("\n")))
+			"strikes are %d of these:\n%s", l.killed, bytes.Join(crashes, []byte("\n...\n")))
 	}
 }

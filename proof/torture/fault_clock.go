@@ -3,14 +3,24 @@
 package torture
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	_ "embed"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 )
+
+// clockSource is a library that changes what the server takes for the time. It is not libfaketime, which reads its file
+// wherever it is asked for the time: in a signal handler of PostgreSQL that corrupts the memory of malloc, and the
+// server crashes.
+//
+//go:embed clock/clock.c
+var clockSource []byte
 
 // clock sets the server's clock hours behind that of the processes, and moves it forward repeatedly, by up to half an
 // hour, and back by seconds: whatever was due at a time of the server's then has to wait for that time to come again.
@@ -24,11 +34,10 @@ type clock struct {
 const (
 	farthestForward = 30 * time.Minute
 	farthestBack    = 9 * time.Second // rows that wait for their time do not change meanwhile; see patience
-	// leastJump is longer than it takes until every session sees the new time, so every reported time can be told to be
-	// from before or after the jump.
+	// leastJump is longer than setting the clock takes, so every reported time can be told to be from before or after
+	// the jump.
 	leastJump = 6 * time.Second
 	lag       = 500 * time.Millisecond // a session takes its number a moment before it reads the clock
-	lagAfter  = 2 * time.Second        // libfaketime rereads the file once a second
 )
 
 // behind is the initial offset of the server's clock.
@@ -38,19 +47,33 @@ func (c *clock) configure(l *lab) error {
 	if err := l.needPrivate(); err != nil {
 		return err
 	}
-	library, err := l.need(context.Background(), "libfaketime", "/usr/lib/*/faketime/libfaketime.so.1",
-		"/usr/lib/faketime/libfaketime.so.1")
+	library, err := c.compile(context.Background(), l)
 	if err != nil {
 		return err
 	}
 	c.file, c.offset = filepath.Join(l.dir, "clock"), behind
 	l.environment["LD_PRELOAD"] = library
-	l.environment["FAKETIME_TIMESTAMP_FILE"] = c.file
-	l.environment["FAKETIME_CACHE_DURATION"] = "1"
-	l.environment["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
-	l.environment["FAKETIME_DISABLE_SHM"] = "1"
+	l.environment["TXWORK_CLOCK"] = c.file
 	l.clocks = []clockStep{{offset: c.offset}}
 	return c.write()
+}
+
+func (c *clock) compile(ctx context.Context, l *lab) (library string, err error) {
+	compiler, err := l.need(ctx, "gcc", "/usr/bin/gcc")
+	if err != nil {
+		return "", err
+	}
+	if _, err := l.need(ctx, "libc6-dev", "/usr/include/sys/time.h", "/usr/include/*/sys/time.h"); err != nil {
+		return "", err
+	}
+	library = filepath.Join(l.dir, "clock.so")
+	cmd := exec.CommandContext(ctx, compiler, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library,
+		"-x", "c", "-")
+	cmd.Stdin = bytes.NewReader(clockSource)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v does not compile the library that sets the clock: %w\n%s", compiler, err, said)
+	}
+	return library, nil
 }
 
 // prepare verifies that the clock is really wrong, since otherwise it would test nothing.
@@ -60,16 +83,20 @@ func (c *clock) prepare(ctx context.Context, l *lab) error {
 		return err
 	}
 	if off := time.Until(now) - c.offset; off.Abs() > time.Minute {
-		return skip("libfaketime does not move the server's clock: it is %v from where it should be", off)
+		return skip("the library does not move the server's clock: it is %v from where it should be", off)
 	}
 	return nil
 }
 
-// write replaces the file atomically, because the server may read it at any time.
+// write overwrites the file in place: every process of the server has mapped it, and sees the new offset at once.
 func (c *clock) write() error {
-	next := c.file + ".next"
-	err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(c.offset.Seconds())), 0o644)
-	return errors.Join(err, os.Rename(next, c.file))
+	file, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = file.Write(binary.NativeEndian.AppendUint64(nil, uint64(int64(c.offset.Seconds()))))
+	return err
 }
 
 func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -77,7 +104,7 @@ func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, 
 	if c.back = !c.back && random.IntN(2) == 0; c.back {
 		detail, jump = "back by %v", -leastJump-time.Duration(random.Int64N(int64(farthestBack-leastJump)))
 	}
-	jump = jump.Truncate(time.Second) // the file contains whole seconds
+	jump = jump.Truncate(time.Second) // the offset is of whole seconds
 	step, err := c.jump(ctx, l, jump)
 	if err != nil {
 		return "", err
@@ -100,7 +127,7 @@ func (c *clock) jump(ctx context.Context, l *lab, by time.Duration) (step clockS
 	if err := c.write(); err != nil {
 		return step, err
 	}
-	time.Sleep(lagAfter)
+	time.Sleep(lag)
 	err = l.retry(ctx, func(ctx context.Context) (err error) {
 		step.after, err = l.lastVersion(ctx)
 		return err
