@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -45,7 +46,7 @@ type backfillPage struct {
 
 	Times   []backfillTime
 	Missing int
-	Sum     string // of the times, so that what is confirmed is what was shown
+	Sum     string // of what would be written, so that what is confirmed is what was shown
 }
 
 // A backfillTime is an occurrence in the range.
@@ -123,11 +124,14 @@ func (p *backfillPage) preview(ctx context.Context, tx workqueue.Tx, of schedule
 	return err
 }
 
-// sumOf is the same for the same occurrences.
+// sumOf is the same for the same occurrences with the same content, of which the same ones exist.
 func sumOf(all []periodic.Occurrence) string {
 	hash := sha256.New()
-	for _, o := range all {
-		hash.Write(o.ID[:])
+	for i, o := range all {
+		if i == 0 { // all have the same
+			fmt.Fprintf(hash, "%q", o.Template)
+		}
+		fmt.Fprintf(hash, " %s %t", o.ID, o.Duplicate)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
@@ -170,16 +174,19 @@ func backfill(ctx context.Context, r *request) (view, error) {
 	to := "schedules/backfill" + string(query("table", table, "schedule", about.Schedule, "from", r.field("from"), "to",
 		r.field("to"), "zone", r.field("zone")))
 	v, err := r.rule(ctx, act, to, func(tx workqueue.Tx) (int, error) {
-		n, err := of.Backfill(ctx, tx, about.Schedule, about.From, about.To)
+		// Nobody can change the schedule, or write its rows, between the comparison and the end of the transaction.
+		lock := "SELECT FROM " + pgx.Identifier{r.handler.Schema, table}.Sanitize() + " WHERE name = $1 FOR NO KEY UPDATE"
+		if _, err := tx.Exec(ctx, lock, about.Schedule); err != nil {
+			return 0, err
+		}
+		all, err := of.PreviewBackfill(ctx, tx, about.Schedule, about.From, about.To)
 		if err != nil {
 			return 0, err
 		}
-		// The schedule cannot be changed meanwhile: Backfill has locked it.
-		all, err := of.PreviewBackfill(ctx, tx, about.Schedule, about.From, about.To)
-		if err == nil && sumOf(all) != r.field("times") {
-			err = otherTimes
+		if sumOf(all) != r.field("sum") {
+			return 0, otherRows
 		}
-		return n, err
+		return of.Backfill(ctx, tx, about.Schedule, about.From, about.To)
 	})
 	if postgres.State(err) == "42501" { // insufficient_privilege
 		err = problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
@@ -189,6 +196,7 @@ func backfill(ctx context.Context, r *request) (view, error) {
 	return v, err
 }
 
-var otherTimes = problem{status: http.StatusConflict, Title: "The schedule has other times now",
-	Detail: "It was changed after these times were shown. Nothing was changed.",
-	Advice: "Go back, reload the page, and look at the times again."}
+var otherRows = problem{status: http.StatusConflict, Title: "It would write other rows now",
+	Detail: "After they were shown, the schedule was changed, or some of them were written or deleted. Nothing was " +
+		"changed.",
+	Advice: "Preview the range again, and look at its rows."}

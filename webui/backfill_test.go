@@ -67,15 +67,16 @@ func TestAPastRangeIsBackfilled(t *testing.T) {
 			"Sun 2026-03-29 03:00:00 &#43;02:00", "2026-03-29 01:00:00 UTC", "missing")
 		ann.shows(backfillOf(table)+march+"&zone=Asia/Tokyo", http.StatusOK, "Sun 2026-03-29 10:00:00 &#43;09:00")
 		s.is("0", "SELECT count(*)::text FROM {schema}."+rows)
-		for _, written := range []string{"3", "0"} { // the second time nothing is left to be written
-			a := ann.post("/schedules/backfill", form)
-			if a.status != http.StatusSeeOther {
-				t.Fatalf("status %d:\n%s", a.status, content(a.body))
-			}
-			_, to, _ := strings.Cut(a.header.Get("Location"), "schedules/backfill")
-			ann.shows("/schedules/backfill"+to, http.StatusOK, "All rows of this range exist", ">exists<")
-			s.is("ann backfill "+table+" "+written+" nightly 2026-03-27T23:00:00Z", `SELECT concat_ws(' ', who, verb,
-				target, rows, about->>'schedule', about->>'from') FROM {schema}.audit ORDER BY id DESC LIMIT 1`)
+		a := ann.post("/schedules/backfill", form)
+		if a.status != http.StatusSeeOther {
+			t.Fatalf("status %d:\n%s", a.status, content(a.body))
+		}
+		_, to, _ := strings.Cut(a.header.Get("Location"), "schedules/backfill")
+		ann.shows("/schedules/backfill"+to, http.StatusOK, "All rows of this range exist", ">exists<")
+		s.is("ann backfill "+table+" 3 nightly 2026-03-27T23:00:00Z", `SELECT concat_ws(' ', who, verb,
+			target, rows, about->>'schedule', about->>'from') FROM {schema}.audit ORDER BY id DESC LIMIT 1`)
+		if a := ann.post("/schedules/backfill", form); a.status != http.StatusConflict { // sent twice
+			t.Errorf("the second time: status %d:\n%s", a.status, content(a.body))
 		}
 		s.is("3", "SELECT count(*)::text FROM {schema}."+rows)
 		ann.shows(backfillOf(table)+"&from=2026-03-28T00:00&to=2026-03-31T23:00", http.StatusOK,
@@ -84,19 +85,33 @@ func TestAPastRangeIsBackfilled(t *testing.T) {
 	s.is("true", "SELECT paused::text FROM {schema}.timers_schedule")
 }
 
-// What is confirmed is what was shown.
-func TestABackfillOfAScheduleThatHasChanged(t *testing.T) {
+// What is confirmed is what was shown: the same times, of which the same ones are missing, with the same content.
+func TestABackfillThatWouldWriteOtherRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, acting)
 	s.nightly()
-	form := s.as("ann").previewed(backfillOf("jobs_schedule") + march)
-	s.exec("UPDATE {schema}.jobs_schedule SET expr = '@hourly'")
-	a := s.as("ann").post("/schedules/backfill", form)
-	if a.status != http.StatusConflict || !strings.Contains(a.body, "has other times now") {
-		t.Errorf("status %d:\n%s", a.status, content(a.body))
+	ann := s.as("ann")
+	last := strings.Replace(march, "03-28T00:00", "03-30T00:00", 1)
+	for _, c := range []struct{ changed, rows string }{
+		{"UPDATE {schema}.jobs_schedule SET expr = '@hourly'", "0"},
+		{`UPDATE {schema}.jobs_schedule SET expr = '30 2 * * *',
+			template = convert_to(replace(convert_from(template, 'UTF8'), 'report', 'other'), 'UTF8')`, "0"},
+		{"", "1"}, // somebody else writes one of the rows
+		{"DELETE FROM {schema}.jobs", "0"},
+	} {
+		form := ann.previewed(backfillOf("jobs_schedule") + march)
+		if c.changed != "" {
+			s.exec(c.changed)
+		} else if a := ann.post("/schedules/backfill", ann.previewed(backfillOf("jobs_schedule")+last)); a.status != 303 {
+			t.Fatalf("status %d:\n%s", a.status, content(a.body))
+		}
+		a := ann.post("/schedules/backfill", form)
+		if a.status != http.StatusConflict || !strings.Contains(a.body, "It would write other rows now") {
+			t.Errorf("%s: status %d:\n%s", c.changed, a.status, content(a.body))
+		}
+		s.is(c.rows, "SELECT count(*)::text FROM {schema}.jobs")
 	}
-	s.is("0", "SELECT count(*)::text FROM {schema}.jobs")
-	s.is("", audited)
+	s.is("1", "SELECT count(*)::text FROM {schema}.audit")
 }
 
 func TestBackfillsThatAreRefused(t *testing.T) {
@@ -130,7 +145,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", user, a.status, status)
 		}
 	}
-	for name, value := range map[string]string{"from": "soon", "to": "2126-01-01T00:00:00Z", "times": ""} {
+	for name, value := range map[string]string{"from": "soon", "to": "2126-01-01T00:00:00Z", "sum": ""} {
 		wrong := url.Values{}
 		for field, v := range form {
 			wrong[field] = v
