@@ -13,7 +13,7 @@ import (
 
 const (
 	// deadRows is how many dead letters are read, of all tables together: the latest of each.
-	deadRows = 20_000
+	deadRows = 5000
 
 	maxCauses = 100 // of a table
 
@@ -35,7 +35,7 @@ type deadTable struct {
 	Causes   []cause
 	Over     time.Duration // since the first of the dead letters that were read
 	Cut      bool          // there are more causes
-	Sampled  bool          // there are more dead letters than were read
+	Sampled  bool          // there may be more dead letters than were read
 	Filtered bool          // row-level security hides some
 	Problem  string
 }
@@ -69,18 +69,19 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 			v.partial = append(v.partial, t.Name)
 		}
 		one := deadTable{Name: t.Name, By: t.LabelName(), Filtered: t.Filtered}
-		found, err := survey.DeadErrors(ctx, r.handler.reader(), t, p.Sample, maxCauses+1)
+		var found []survey.Errors
+		found, one.Sampled, err = survey.DeadErrors(ctx, r.handler.reader(), t, p.Sample, maxCauses+1)
 		if err != nil {
 			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()
 		}
-		one.group(found, p.Sample)
+		one.group(found)
 		for i := range one.Causes {
 			c := &one.Causes[i]
 			if shown := r.handler.errorOf(t.Name, c.Error); shown != c.Error {
 				c.Error, c.Text = shown, "" // which the list would find these rows by
 			}
 		}
-		if len(one.Causes) > 0 || one.Problem != "" {
+		if len(one.Causes) > 0 || one.Sampled || one.Problem != "" {
 			p.Tables = append(p.Tables, one)
 		}
 	}
@@ -89,10 +90,8 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 }
 
 // group takes the causes of the dead letters in a sample.
-func (d *deadTable) group(found []survey.Errors, sample int) {
-	var rows int64
+func (d *deadTable) group(found []survey.Errors) {
 	for _, e := range found {
-		rows += e.Failed
 		d.Causes = append(d.Causes, cause{Errors: e, First: postgres.Seconds(slices.Max(e.Ages)),
 			Latest: postgres.Seconds(e.Latest), Text: survey.Literal(e.Error)})
 		d.Over = max(d.Over, d.Causes[len(d.Causes)-1].First)
@@ -102,7 +101,6 @@ func (d *deadTable) group(found []survey.Errors, sample int) {
 	}
 	d.Cut = len(d.Causes) > maxCauses
 	d.Causes = d.Causes[:min(len(d.Causes), maxCauses)]
-	d.Sampled = rows >= int64(sample)
 }
 
 // draw draws how many there were from the beginning of a period of seconds until now.

@@ -239,7 +239,32 @@ func TestManyCauses(t *testing.T) {
 	s.shows("/dead", http.StatusOK, ">t100<")
 	s.lacks("/dead", "more causes", "A sample")
 	write(101, 101)
-	s.shows("/dead", http.StatusOK, "There are more causes: these are the 100 most frequent among the latest 2,857 rows")
+	s.shows("/dead", http.StatusOK, "There are more causes: these are the 100 most frequent.")
+	s.lacks("/dead", "A sample")
+}
+
+// Of many dead letters the latest are read, which is said, and of many rows that were cancelled few.
+func TestDeadLettersAreASample(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	write := func(n int, cancelled string) {
+		s.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at, cancelled_at,
+			last_error) SELECT 'mail', '', 3, 1, now(), now(), `+cancelled+`, 'no' FROM generate_series(1, $1::int)`, n)
+	}
+	write(1, "NULL")
+	write(2*714, "now()")
+	s.shows("/dead", http.StatusOK, "The latest rows that ended without success were cancelled.",
+		`<a href="./t/outbox/failed">search on</a>`)
+	s.lacks("/dead", "There are no dead letters")
+	const sample = "A sample of the latest dead letters, at most 714. There may be more."
+	write(713, "NULL")
+	s.shows("/dead", http.StatusOK, sample, `<td class="n">≥ 713</td>`)
+	write(10, "NULL")
+	s.shows("/dead", http.StatusOK, sample, `<td class="n">≥ 714</td>`)
+	s.exec("DELETE FROM {schema}.outbox WHERE cancelled_at IS NOT NULL")
+	s.exec("DELETE FROM {schema}.outbox WHERE id IN (SELECT id FROM {schema}.outbox LIMIT 11)")
+	s.shows("/dead", http.StatusOK, `<td class="n">713</td>`)
+	s.lacks("/dead", "A sample")
 }
 
 // A request in the form that proxies are sent has no path either, if it is about the root.

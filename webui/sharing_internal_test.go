@@ -47,17 +47,22 @@ func TestOpenPagesAreReadOnce(t *testing.T) {
 	})
 }
 
+// readSlowly begins to read the page / of some figures.
+func readSlowly(t *testing.T, v view, p *problem) (s *sharing, of *reading) {
+	s, of = &sharing{every: time.Minute}, &reading{}
+	go s.page(t.Context(), of, "/", func() (view, *problem) {
+		time.Sleep(time.Second)
+		return v, p
+	})
+	synctest.Wait()
+	return s, of
+}
+
 // A page that could not be read for one is read for the others.
 func TestAProblemIsNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := sharing{every: time.Minute}
-		of := &reading{}
-		go s.page(t.Context(), of, "/", func() (view, *problem) {
-			time.Sleep(time.Second)
-			return view{}, &busy
-		})
-		synctest.Wait()
+		s, of := readSlowly(t, view{}, &busy)
 		v, p := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "read"}, nil })
 		if p != nil || v.title != "read" {
 			t.Errorf("the page has the title %q, problem %v", v.title, p)
@@ -73,13 +78,7 @@ func TestAProblemIsNotShared(t *testing.T) {
 func TestAPageFromBeforeAnActionIsNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := sharing{every: time.Minute}
-		of := &reading{}
-		go s.page(t.Context(), of, "/", func() (view, *problem) {
-			time.Sleep(time.Second)
-			return view{title: "before"}, nil
-		})
-		synctest.Wait()
+		s, of := readSlowly(t, view{title: "before"}, nil)
 		s.forget()
 		for range 2 {
 			v, _ := s.page(t.Context(), of, "/", func() (view, *problem) { return view{title: "after"}, nil })

@@ -51,7 +51,9 @@ func (o Order) Check() error {
 }
 
 // Found notes how many rows were counted, or that there are more than that. Where rows do not say since when they have
-// been in their state, the order may change others instead, but not more than were counted.
+// been in their state, the order may change others instead, but not more than were counted. If there are more, the
+// operator has confirmed "at least" so many, so a limit would leave most of the rows that were meant: the order then
+// changes all that were written before the count.
 func (o *Order) Found(rows int, more bool) {
 	if o.Counted, o.AtLeast = rows, more; !o.Dated() && !more {
 		o.Limit = rows

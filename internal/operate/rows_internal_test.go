@@ -201,3 +201,27 @@ func (f *fixture) meeting(l Listing, filter Filter) []uuid.UUID {
 	}))
 	return ids
 }
+
+// An order changes what was counted, however many there are: where rows do not say since when they are in their state, a
+// limit stands for it, unless more were meant than could be counted. A limit of the operator stays.
+func TestAnOrderIsLimitedToWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state       string
+		limit, rows int
+		more        bool
+		want        int
+	}{
+		{"ready", 0, 7, false, 7},
+		{"ready", 0, 7, true, 0},
+		{"ready", 100, 7, false, 7},
+		{"ready", 100, 7, true, 100},
+		{"failed", 0, 7, false, 0},
+		{"failed", 100, 7, true, 100},
+	} {
+		o := Order{States: []string{c.state}, Limit: c.limit}
+		if o.Found(c.rows, c.more); o.Limit != c.want || o.Counted != c.rows || o.AtLeast != c.more {
+			t.Errorf("%+v: %+v", c, o)
+		}
+	}
+}

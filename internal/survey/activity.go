@@ -78,6 +78,7 @@ type Errors struct {
 	ID               string    // id of that row
 	Groups           int64     // how many groups there are in all
 	Ages             []float64 // seconds since each of the dead letters became one
+	Dead             int64     // how many dead letters there are in all groups
 }
 
 // Literal is the longest part of a masked error that stands in the error itself, by which rows with it are found.
@@ -90,12 +91,18 @@ func Literal(masked string) string {
 // GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than
 // within, and up to sample of the rows that are claimed next.
 func GroupedErrors(ctx context.Context, r Reader, f *Facts, within time.Duration, sample, limit int) ([]Errors, error) {
-	return rows[Errors](ctx, r, "errors", grouped{f, true}, within.Seconds(), sample, limit)
+	return rows[Errors](ctx, r, "errors", grouped{f, true}, within.Seconds(), sample, limit, passed*sample)
 }
 
-// DeadErrors is GroupedErrors of dead letters only, however old they are.
-func DeadErrors(ctx context.Context, r Reader, f *Facts, sample, limit int) ([]Errors, error) {
-	return rows[Errors](ctx, r, "errors", grouped{f, false}, ever.Seconds(), sample, limit)
+// DeadErrors is GroupedErrors of dead letters only, however old they are. It passes over at most as many cancelled rows
+// as it groups. More tells whether there may be dead letters behind those that it has read.
+func DeadErrors(ctx context.Context, r Reader, f *Facts, sample, limit int) (all []Errors, more bool, err error) {
+	all, err = rows[Errors](ctx, r, "errors", grouped{f, false}, ever.Seconds(), sample, limit, 2*sample)
+	if err != nil || len(all) > 0 && all[0].Dead >= int64(sample) {
+		return all, err == nil, err
+	}
+	behind, err := one[struct{ More bool }](ctx, r, "more_failed", f, 2*sample)
+	return all, behind.More, err
 }
 
 // ever is older than any row.

@@ -1,15 +1,21 @@
 -- The dead letters of the last $1 seconds and, if asked for, the rows that will be retried, grouped by label and by the
--- first line of their error, with numbers and ids masked.
+-- first line of their error, with numbers and ids masked. Of each at most $2 are read; cancelled rows are passed over
+-- without using up that bound, up to $4 rows in all.
 SELECT s.label, s.error, count(*) FILTER (WHERE s.failed) AS failed, count(*) FILTER (WHERE NOT s.failed) AS retrying,
        coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest,
        (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id, count(*) OVER () AS groups,
-       coalesce(array_agg(extract(epoch FROM now() - s.at)::float8) FILTER (WHERE s.failed), '{}') AS ages
+       coalesce(array_agg(extract(epoch FROM now() - s.at)::float8) FILTER (WHERE s.failed), '{}') AS ages,
+       sum(count(*) FILTER (WHERE s.failed)) OVER ()::bigint AS dead
 FROM (
     (SELECT coalesce({{.Label}}, '') AS label, {{template "error"}} AS error, true AS failed, r.failed_at AS at,
         r.id::text AS id
-    FROM {{.Table}} AS r
-    WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
-    ORDER BY r.failed_at DESC, r.id DESC
+    FROM (
+        SELECT r.*
+        FROM {{.Table}} AS r
+        WHERE r.failed_at IS NOT NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
+        ORDER BY r.failed_at DESC, r.id DESC
+        LIMIT $4::int) AS r
+    WHERE r.cancelled_at IS NULL
     LIMIT $2::int)
     {{- if .Live}}
     UNION ALL
