@@ -254,3 +254,23 @@ func TestAnUpdateShowsWhatAnActionHasDone(t *testing.T) {
 		}
 	}
 }
+
+// What another process does is shown by the next update whose figures are new: nobody tells this one.
+func TestAnUpdateShowsWhatAnotherProcessHasDone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *webui.Config) { c.Refresh = 100 * time.Millisecond }).read()
+	other := serve(t, s.db, acting).as("ann")
+	id := s.keyed("k", "status = 3, attempts = 1, completed_at = now(), failed_at = now()")
+	shown := func(blocked bool) bool {
+		s.get("/") // as the stream of an open page does, this begins to read figures
+		return blocked == strings.Contains(s.send(http.MethodGet, "/keys", http.Header{"Txwork-Update": {"1"}}).body,
+			"Blocked by a dead letter")
+	}
+	if !pgtest.Await(pgtest.Patience, func() bool { return shown(true) }) {
+		t.Fatal("nothing is blocked before the action")
+	}
+	other.post("/t/outbox/row/"+id+"/redrive", nil)
+	if !pgtest.Await(pgtest.Patience, func() bool { return shown(false) }) {
+		t.Error("updates show the page from before the action")
+	}
+}
