@@ -211,7 +211,7 @@ type AuditPage struct {
 func (d *DB) Audit(ctx context.Context, f AuditFilter, before int64, limit int) (p *AuditPage, err error) {
 	p = &AuditPage{Rows: []Audited{}}
 	window := fmt.Sprintf("(SELECT * FROM %s WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT %d) AS a",
-		d.audit(), MaxSearched)
+		d.audit(), ScanBatch)
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		p.Rows, err = structs[Audited](ctx, tx, `
 			SELECT id, at, who, db_user, origin, action, event, verb, target, about::text AS about, rows FROM `+window+`
@@ -245,7 +245,7 @@ func (p *AuditPage) searched(ctx context.Context, tx pgx.Tx, window string, befo
 	var last *int64
 	var to *time.Time
 	err := tx.QueryRow(ctx, "SELECT count(*), min(id), min(at) FROM "+window, before).Scan(&n, &last, &to)
-	if err == nil && n == MaxSearched && to.After(since) {
+	if err == nil && n == ScanBatch && to.After(since) {
 		p.Next, p.Searched, p.SearchedTo = *last, n, to
 	}
 	return err

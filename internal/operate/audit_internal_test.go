@@ -79,7 +79,7 @@ func TestTheAuditIsSearchedInParts(t *testing.T) {
 		must(t, err)
 		found, before = found+len(p.Rows), p.Next
 	}
-	if found != 5 || pages != 3 {
+	if found != 5 || pages != 11 {
 		t.Errorf("%d rows on %d pages", found, pages)
 	}
 	for _, c := range []struct {

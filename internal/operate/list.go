@@ -109,10 +109,14 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 	if !s.plain {
 		s.batch *= firstRead
 	}
+	most := MaxSearched
+	if s.query.since != "" { // they have ended
+		most = ScanBatch
+	}
 	var ids []uuid.UUID
 	more := true
-	for ; more && len(ids) <= o.Limit && s.read < MaxSearched; looked(s.read) {
-		s.batch = min(s.batch, ScanBatch, MaxSearched-s.read)
+	for ; more && len(ids) <= o.Limit && s.read < most; looked(s.read) {
+		s.batch = min(s.batch, ScanBatch, most-s.read)
 		var found []foundPlace
 		if found, more, err = s.next(ctx); err != nil {
 			return p, err

@@ -17,7 +17,8 @@ import (
 const ScanBatch = 5000
 
 // MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says
-// how far it has come.
+// how far it has come. Of rows that have ended it reads [ScanBatch]: they are the most, and those of a large table are
+// rarely in memory.
 const MaxSearched = 4 * ScanBatch
 
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
