@@ -21,6 +21,7 @@ const (
 	stale        = time.Minute      // from this age on a page waits for new figures instead of showing these
 
 	depthRows    = 10_000 // rows of a table that are counted in each state; more are shown as at least so many
+	deadDepth    = 2_000  // the same for dead letters, each of which costs a page of the table: nearly all rows are others
 	maxProcesses = 500
 	recent       = time.Hour // dead letters of this age are counted apart
 )
@@ -234,7 +235,7 @@ func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.F
 	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, r, t)
 	f.Whole = operate.Whole(t, f.Parts)
 	f.Held, errs[1] = survey.HeldRows(ctx, r, t, depthRows)
-	f.Dead, errs[2] = survey.CountDeadLetters(ctx, r, t, depthRows, recent)
+	f.Dead, errs[2] = survey.CountDeadLetters(ctx, r, t, deadDepth, recent)
 	f.Topics, f.MoreTopics, errs[3] = survey.Topics(ctx, r, t)
 	for _, err := range errs {
 		if err == nil {

@@ -176,9 +176,10 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 	if l.Label != "" {
 		what += fmt.Sprintf(": %s %q", t.LabelName(), l.Label)
 	}
-	redrive := []string{"--newer-than", "1h"}
+	redrive, about := []string{"--newer-than", "1h"}, t.about(l)
 	if part := survey.Literal(l.Error); part != "" {
 		redrive = append(redrive, "--error", postgres.Shell(part))
+		about += fmt.Sprintf(" AND strpos(last_error, %s) > 0", postgres.Literal(part))
 	}
 	do := "Look at one of them, fix the cause, then redrive them."
 	if strings.HasPrefix(l.Error, lostLease) {
@@ -193,7 +194,7 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 			Do:       do,
 			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redrives(l, redrive...)...)},
 			SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
-				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
+				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), about)},
 		},
 	}
 }
@@ -201,17 +202,13 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 // lostLease begins the error of a row whose lease expired, as the reaper writes it.
 const lostLease = "lease expired at "
 
-// about returns an SQL condition that selects rows of the letters' subscription, of their kind or topic, and with their
-// error.
+// about returns an SQL condition that selects rows of the letters' subscription, and of their kind or topic.
 func (t *table) about(l letters) (condition string) {
 	if l.Subscription != "" {
 		condition = " AND subscription = " + postgres.Literal(l.Subscription)
 	}
 	if name := t.LabelName(); name != "" && l.Label != "" {
 		condition += " AND " + pgx.Identifier{name}.Sanitize() + " = " + postgres.Literal(l.Label)
-	}
-	if part := survey.Literal(l.Error); part != "" {
-		condition += fmt.Sprintf(" AND strpos(last_error, %s) > 0", postgres.Literal(part))
 	}
 	return condition
 }

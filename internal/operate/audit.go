@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -210,7 +211,8 @@ type AuditPage struct {
 // Audit reads the rows before an id, or the latest if it is 0. Like a list, it searches a bounded number of rows.
 func (d *DB) Audit(ctx context.Context, f AuditFilter, before int64, limit int) (p *AuditPage, err error) {
 	p = &AuditPage{Rows: []Audited{}}
-	window := fmt.Sprintf("(SELECT * FROM %s WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT %d) AS a",
+	before = cmp.Or(before, math.MaxInt64)
+	window := fmt.Sprintf("(SELECT * FROM %s WHERE id < $1::bigint ORDER BY id DESC LIMIT %d) AS a",
 		d.audit(), ScanBatch)
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		p.Rows, err = structs[Audited](ctx, tx, `
