@@ -175,8 +175,9 @@ func backfill(ctx context.Context, r *request) (view, error) {
 		r.field("to"), "zone", r.field("zone")))
 	v, err := r.rule(ctx, act, to, func(tx workqueue.Tx) (int, error) {
 		// Nobody can change the schedule, or write its rows, between the comparison and the end of the transaction.
-		lock := "SELECT FROM " + pgx.Identifier{r.handler.Schema, table}.Sanitize() + " WHERE name = $1 FOR NO KEY UPDATE"
-		if _, err := tx.Exec(ctx, lock, about.Schedule); err != nil {
+		name := pgx.Identifier{r.handler.Schema, table}.Sanitize()
+		_, err := tx.Exec(ctx, "SELECT FROM "+name+" WHERE name = $1 FOR NO KEY UPDATE", about.Schedule)
+		if err != nil {
 			return 0, err
 		}
 		all, err := of.PreviewBackfill(ctx, tx, about.Schedule, about.From, about.To)

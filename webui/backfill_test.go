@@ -91,7 +91,7 @@ func TestABackfillThatWouldWriteOtherRows(t *testing.T) {
 	s := newSite(t, acting)
 	s.nightly()
 	ann := s.as("ann")
-	last := strings.Replace(march, "03-28T00:00", "03-30T00:00", 1)
+	last := backfillOf("jobs_schedule") + strings.Replace(march, "03-28T00:00", "03-30T00:00", 1)
 	for _, c := range []struct{ changed, rows string }{
 		{"UPDATE {schema}.jobs_schedule SET expr = '@hourly'", "0"},
 		{`UPDATE {schema}.jobs_schedule SET expr = '30 2 * * *',
@@ -102,7 +102,7 @@ func TestABackfillThatWouldWriteOtherRows(t *testing.T) {
 		form := ann.previewed(backfillOf("jobs_schedule") + march)
 		if c.changed != "" {
 			s.exec(c.changed)
-		} else if a := ann.post("/schedules/backfill", ann.previewed(backfillOf("jobs_schedule")+last)); a.status != 303 {
+		} else if a := ann.post("/schedules/backfill", ann.previewed(last)); a.status != http.StatusSeeOther {
 			t.Fatalf("status %d:\n%s", a.status, content(a.body))
 		}
 		a := ann.post("/schedules/backfill", form)

@@ -21,7 +21,7 @@ const (
 	stale        = time.Minute      // from this age on a page waits for new figures instead of showing these
 
 	depthRows    = 10_000 // rows of a table that are counted in each state; more are shown as at least so many
-	deadDepth    = 2_000  // the same for dead letters, each of which costs a page of the table: nearly all rows are others
+	deadDepth    = 2_000  // the same for dead letters, each of which is on a page of its own in a large table
 	maxProcesses = 500
 	recent       = time.Hour // dead letters of this age are counted apart
 )

@@ -202,8 +202,8 @@ func (f *fixture) meeting(l Listing, filter Filter) []uuid.UUID {
 	return ids
 }
 
-// An order changes what was counted, however many there are: where rows do not say since when they are in their state, a
-// limit stands for it, unless more were meant than could be counted. A limit of the operator stays.
+// An order changes what was counted. Where rows do not say since when they are in their state, a limit stands for it,
+// unless more were meant than could be counted. A limit of the operator stays.
 func TestAnOrderIsLimitedToWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
