@@ -241,7 +241,7 @@ func TestProcessIsReadCommittedWhateverTheSessionSays(t *testing.T) {
 	if err != nil || level != "read committed" {
 		t.Errorf("got %q, %v", level, err)
 	}
-	if _, err := f.box.StripPayloads(t.Context(), pool, 1); err != nil {
+	if _, err := f.box.Purge(t.Context(), pool); err != nil {
 		t.Error(err)
 	}
 }

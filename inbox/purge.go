@@ -31,7 +31,7 @@ func (b *Inbox) Purge(ctx context.Context, pool *pgxpool.Pool) (Purged, error) {
 		return p, validate.Errorf("pool", "is nil")
 	}
 	queue, spec := b.table.On(pool), b.table.Spec()
-	err := inBatches(&p.Stripped, func() (int, error) { return b.StripPayloads(ctx, pool, purgeBatch) })
+	err := inBatches(&p.Stripped, func() (int, error) { return b.stripPayloads(ctx, pool) })
 	if err == nil {
 		err = inBatches(&p.Tombstones, func() (int, error) { return queue.PurgeDone(ctx, spec.Retention, purgeBatch) })
 	}
@@ -53,19 +53,13 @@ func inBatches(total *int, batch func() (int, error)) error {
 	}
 }
 
-// StripPayloads removes payload and headers of up to limit messages that were processed longer ago than
-// [Options].Retention, oldest first, and returns how many. Dead letters keep theirs. The keys stay.
-func (b *Inbox) StripPayloads(ctx context.Context, pool *pgxpool.Pool, limit int) (stripped int, err error) {
-	switch {
-	case pool == nil:
-		return 0, validate.Errorf("pool", "is nil")
-	case limit < 1 || limit > workqueue.MaxBatch:
-		return 0, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
-	}
+// stripPayloads removes payload and headers of messages that were processed longer ago than [Options].Retention, oldest
+// first, and returns of how many: up to purgeBatch. Dead letters keep theirs. The keys stay.
+func (b *Inbox) stripPayloads(ctx context.Context, pool *pgxpool.Pool) (stripped int, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted,
 		AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		read := func(scan func(...any) error) error { return scan(&stripped) }
-		return b.table.In(workqueue.Pgx(tx)).Query(ctx, read, b.statements.strip, limit, interval(b.retention))
+		return b.table.In(workqueue.Pgx(tx)).Query(ctx, read, b.statements.strip, purgeBatch, interval(b.retention))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("txwork: stripping payloads of %s: %w", b.table.Name(), err)

@@ -38,40 +38,36 @@ func (a Answer) String() string {
 	return answerNames[a]
 }
 
-// HTTPStatus is the status with which an HTTP endpoint that receives messages, such as a webhook, answers its sender.
-// Senders treat any 2xx as an acknowledgement.
+// HTTPStatus is the status with which an HTTP endpoint that receives messages, such as a webhook, answers its sender,
+// for the results of [Inbox.Process], [Inbox.Begin] and [Inbox.Receive]. Senders treat any 2xx as an acknowledgement.
 //
 //   - Processed, Stored and Duplicate: 200. The inbox has the message for good; sending it again has no effect.
+//
 //   - InProgress: 503 Service Unavailable, because the message may still fail and must then be sent again. It is not
 //     409: many senders repeat only after a 5xx and treat a 4xx as a refusal, so a message whose first delivery fails
 //     would be lost.
+//
 //   - HashMismatch: 422 Unprocessable Content. Sending it again has no effect; the source has to be investigated.
 //
-// The zero Answer, which is returned with every error, is 500. The function [HTTPStatus] also considers the error.
-func (a Answer) HTTPStatus() int {
-	switch a {
+//   - An error because of a key or message that can never be accepted, such as one without an id: 400. With any other
+//     error it is 500: everything is rolled back, and the message must be sent again.
+func HTTPStatus(r Result, err error) int {
+	var invalid *workqueue.InvalidError
+	switch {
+	case errors.As(err, &invalid) && invalid.Field == "consumer": // the program sets it, not the sender
+		return 500
+	case errors.As(err, new(*RefusedError)):
+		return 400
+	case err != nil:
+		return 500
+	}
+	switch r.Answer {
 	case Processed, Stored, Duplicate:
 		return 200
 	case InProgress:
 		return 503
 	case HashMismatch:
 		return 422
-	}
-	return 500
-}
-
-// HTTPStatus is the status for the results of [Inbox.Process], [Inbox.Begin] and [Inbox.Receive], see
-// [Answer.HTTPStatus]. It is 400 for a key or message that can never be accepted, such as one without an id. Any other
-// error is 500: everything is rolled back, and the message must be sent again.
-func HTTPStatus(r Result, err error) int {
-	var invalid *workqueue.InvalidError
-	switch {
-	case err == nil:
-		return r.Answer.HTTPStatus()
-	case errors.As(err, &invalid) && invalid.Field == "consumer": // the program sets it, not the sender
-		return 500
-	case errors.As(err, new(*RefusedError)):
-		return 400
 	}
 	return 500
 }

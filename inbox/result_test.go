@@ -21,7 +21,7 @@ func TestHTTPStatus(t *testing.T) {
 		inbox.Processed: 200, inbox.Stored: 200, inbox.Duplicate: 200,
 		inbox.InProgress: 503, inbox.HashMismatch: 422, inbox.Result{}.Answer: 500,
 	} {
-		if got := answer.HTTPStatus(); got != want {
+		if got := inbox.HTTPStatus(inbox.Result{Answer: answer}, nil); got != want {
 			t.Errorf("%v: %d, want %d", answer, got, want)
 		}
 	}

@@ -74,12 +74,6 @@ func TestMissingArgumentsAreRefused(t *testing.T) {
 	}
 	_, err = f.box.Purge(t.Context(), nil)
 	expectInvalid(t, err, "pool is nil")
-	for _, limit := range []int{-1, 0, workqueue.MaxBatch + 1} {
-		_, err = f.box.StripPayloads(t.Context(), f.Pool, limit)
-		expectInvalid(t, err, fmt.Sprintf("limit is %d", limit))
-	}
-	_, err = f.box.StripPayloads(t.Context(), nil, 1)
-	expectInvalid(t, err, "pool is nil")
 }
 
 func refusedMessages() map[string]inbox.Message {

@@ -119,7 +119,7 @@ func TestAConcurrentBuildIsResumed(t *testing.T) {
 	if again := value[uint32](t, db.Pool, "SELECT to_regclass($1)::oid", index); again != built {
 		t.Error("a valid index was built again")
 	}
-	if _, err := m.Down(t.Context()); err != nil || isValid(t, db, index) {
+	if _, err := m.DownTo(t.Context(), latest()); err != nil || isValid(t, db, index) {
 		t.Errorf("down: %v, valid %v", err, isValid(t, db, index))
 	}
 }

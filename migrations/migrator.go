@@ -127,17 +127,6 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 	})
 }
 
-// Down reverts the last migration of the domains, and drops its tables with all their rows. See [Migrator.DownTo].
-func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
-	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
-		result, err := p.Down(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return []*goose.MigrationResult{result}, nil
-	})
-}
-
 // DownTo reverts all migrations of the domains above a version, the newest first, and drops their tables with all their
 // rows, and their columns. Count both before with [Migrator.RowsAbove]. It refuses to revert a domain that another
 // domain needs, unless that is reverted, too. It returns the migrations that it reverted, even together with an error;
@@ -147,18 +136,6 @@ func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error)
 	if _, ok := m.find(version); !ok && version != 0 {
 		return nil, m.unknown(version)
 	}
-	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
-		return p.DownTo(ctx, version)
-	})
-}
-
-func (m *Migrator) unknown(version int64) error {
-	return &workqueue.InvalidError{Field: "version",
-		Reason: fmt.Sprintf("%d is unknown, this library has 1 to %d", version, m.latest())}
-}
-
-func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied,
-	error) {
 	return m.migrate(ctx, reverting, func(db *sql.DB) ([]*goose.MigrationResult, error) {
 		has, err := m.history.state(ctx, db)
 		if err != nil {
@@ -177,10 +154,15 @@ func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose
 			if err != nil {
 				return nil, err
 			}
-			if results, err = run(p); err != nil {
+			if results, err = p.DownTo(ctx, version); err != nil {
 				return results, err
 			}
 		}
 		return results, m.forget(ctx, db)
 	})
+}
+
+func (m *Migrator) unknown(version int64) error {
+	return &workqueue.InvalidError{Field: "version",
+		Reason: fmt.Sprintf("%d is unknown, this library has 1 to %d", version, m.latest())}
 }

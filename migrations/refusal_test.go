@@ -81,7 +81,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 		!strings.Contains(err.Error(), "connect to the primary") {
 		t.Errorf("up: %v", err)
 	}
-	if _, err := m.Down(t.Context()); err != nil {
+	if _, err := m.DownTo(t.Context(), 0); err != nil {
 		t.Errorf("down of nothing: %v", err)
 	}
 	up(t, newMigrator(t, db.Pool, db.Schema))
@@ -91,7 +91,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	if applied, err := m.Up(t.Context()); err != nil || len(applied) != 0 {
 		t.Errorf("up of what is up to date: %v, %v", applied, err)
 	}
-	if _, err := m.Down(t.Context()); !errors.Is(err, workqueue.ErrReadOnly) {
+	if _, err := m.DownTo(t.Context(), 0); !errors.Is(err, workqueue.ErrReadOnly) {
 		t.Errorf("down: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestDatabaseGone(t *testing.T) {
 	t.Parallel()
 	m := newMigrator(t, newPool(t, "postgres://nobody@127.0.0.1:1/none", 1), "txwork")
 	_, upErr := m.Up(t.Context())
-	_, downErr := m.Down(t.Context())
+	_, downErr := m.DownTo(t.Context(), 0)
 	_, statusErr := m.Status(t.Context())
 	for method, err := range map[string]error{"up": upErr, "down": downErr, "status": statusErr,
 		"validate": m.Validate(t.Context())} {
@@ -132,7 +132,7 @@ func TestNewerSchema(t *testing.T) {
 	exec(t, db.Pool, "COMMENT ON TABLE outbox IS 'txwork core 1, version 3 since 2'")
 	before := objects(t, db.Pool, db.Schema)
 	_, upErr := m.Up(t.Context())
-	_, downErr := m.Down(t.Context())
+	_, downErr := m.DownTo(t.Context(), 0)
 	for method, err := range map[string]error{"up": upErr, "down": downErr, "validate": m.Validate(t.Context())} {
 		if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), "upgrade the library") {
 			t.Errorf("%s: %v", method, err)

@@ -104,7 +104,7 @@ func purgeDoneEach(spec workqueue.Spec) func(context.Context, *workqueue.Queue, 
 	[]workqueue.Skipped, error) {
 	return func(ctx context.Context, q *workqueue.Queue, limit int, except []uuid.UUID) (Counts, []workqueue.Skipped,
 		error) {
-		n, skipped, err := q.PurgeDoneEach(ctx, spec.Retention, limit, except)
+		n, skipped, err := q.PurgeEach(ctx, workqueue.Done, spec.Retention, limit, except)
 		return Counts{PurgedDone: n}, skipped, err
 	}
 }
@@ -120,7 +120,7 @@ func purgeFailedEach(spec workqueue.Spec) func(context.Context, *workqueue.Queue
 	[]workqueue.Skipped, error) {
 	return func(ctx context.Context, q *workqueue.Queue, limit int, except []uuid.UUID) (Counts, []workqueue.Skipped,
 		error) {
-		n, skipped, err := q.PurgeFailedEach(ctx, spec.FailedRetention, limit, except)
+		n, skipped, err := q.PurgeEach(ctx, workqueue.Failed, spec.FailedRetention, limit, except)
 		return Counts{PurgedFailed: n}, skipped, err
 	}
 }

@@ -17,13 +17,13 @@ func (s *Schedule) String() string { return s.expr }
 // Zone returns the zone's IANA name.
 func (s *Schedule) Zone() string { return s.zone.String() }
 
-// IsInterval reports whether the schedule is an "@every".
-func (s *Schedule) IsInterval() bool { return s.interval > 0 }
+// isInterval reports whether the schedule is an "@every".
+func (s *Schedule) isInterval() bool { return s.interval > 0 }
 
 // Equal reports whether two schedules mean the same, however they are written: the same fields in the same zone, or the
 // same interval. Zones are the same if their names are. It may report false for texts with the same times.
 func (s *Schedule) Equal(other *Schedule) bool {
-	if s.IsInterval() || other.IsInterval() {
+	if s.isInterval() || other.isInterval() {
 		return s.interval == other.interval // its times are the same in every zone
 	}
 	return s.calendar == other.calendar && s.fixed == other.fixed && s.Zone() == other.Zone()
@@ -43,7 +43,7 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 		after = firstYear
 	}
 	next, ok := after.Round(0).Add(s.interval), true
-	if !s.IsInterval() {
+	if !s.isInterval() {
 		next, ok = s.search(after)
 	}
 	if !ok || asWall(next.In(s.zone)).Compare(afterLast) >= 0 {
@@ -55,7 +55,7 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 // OnGrid returns the last time of an interval that is not after t, where anchor is one of the interval's times. Both
 // may be any time. It returns t if the schedule is not an interval.
 func (s *Schedule) OnGrid(anchor, t time.Time) time.Time {
-	if !s.IsInterval() {
+	if !s.isInterval() {
 		return t
 	}
 	// In seconds, since a Duration cannot exceed 292 years.

@@ -104,12 +104,12 @@ func TestBetween(t *testing.T) {
 func TestAScheduleTellsWhatItIs(t *testing.T) {
 	t.Parallel()
 	s := parse(t, "  0\t9  * * 1-5 ", "Europe/Berlin")
-	if s.String() != "0 9 * * 1-5" || s.Zone() != "Europe/Berlin" || s.IsInterval() {
-		t.Errorf("%q in %q, interval %v", s, s.Zone(), s.IsInterval())
+	if s.String() != "0 9 * * 1-5" || s.Zone() != "Europe/Berlin" {
+		t.Errorf("%q in %q", s, s.Zone())
 	}
 	every := parse(t, "@every 1h30m", "")
-	if every.String() != "@every 1h30m" || every.Zone() != "UTC" || !every.IsInterval() {
-		t.Errorf("%q in %q, interval %v", every, every.Zone(), every.IsInterval())
+	if every.String() != "@every 1h30m" || every.Zone() != "UTC" {
+		t.Errorf("%q in %q", every, every.Zone())
 	}
 }
 

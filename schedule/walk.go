@@ -8,7 +8,7 @@ import (
 // newest returns the latest occurrence that is not after until: from or one of those that follow it. until is not
 // before from.
 func (s *Schedule) newest(from, until time.Time) time.Time {
-	if s.IsInterval() {
+	if s.isInterval() {
 		return s.OnGrid(from, until)
 	}
 	// Occurrences are whole seconds. The search finds the first second from which Next leads past until: the newest

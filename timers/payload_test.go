@@ -136,7 +136,8 @@ func TestValuesOfSchedules(t *testing.T) {
 	f.put(timers.Schedule{Name: "other", Expr: "@yearly", Topic: "order", Value: order{8}})
 	var key string
 	f.inTx(func(tx workqueue.Tx) (err error) {
-		if key, err = f.timers.Schedules().Trigger(t.Context(), tx, "s"); err == nil {
+		o, err := f.timers.Schedules().Trigger(t.Context(), tx, "s")
+		if key = o.Key; err == nil {
 			_, err = f.timers.Schedules().Trigger(t.Context(), tx, "s")
 		}
 		return err

@@ -50,23 +50,30 @@ type ScheduleInfo struct {
 
 // Schedules are schedules whose occurrences are timers. They are safe for concurrent use. Methods that take a
 // transaction run in the application's transaction.
+//
+// These methods are those of the embedded plan, see [periodic.Plan]:
+//
+//   - Pause(ctx, tx, name) error stops a schedule
+//   - Resume(ctx, tx, name) error continues it from now on
+//   - Delete(ctx, tx, name) error removes it
+//   - Trigger(ctx, tx, name) (Occurrence, error) sets an additional timer that is due now; Key is the timer's
+//   - Backfill(ctx, tx, name, from, to) (int, error) sets the timers of a period that has passed
+//   - PreviewBackfill(ctx, tx, name, from, to) ([]Occurrence, error) returns what that would set
+//   - Table() *workqueue.Table is the table of the schedules, for [workqueue.Table.On] and statistics
 type Schedules struct {
+	*periodic.Plan
 	timers *Timers
-	plan   *periodic.Plan
 }
 
 func openSchedules(t *Timers, o Options) (*Schedules, error) {
 	s := &Schedules{timers: t}
 	var err error
-	s.plan, err = periodic.Open(periodic.Options{
+	s.Plan, err = periodic.Open(periodic.Options{
 		Schema: o.Schema, Table: scheduleTable, Lead: o.Lead, Telemetry: o.Telemetry,
 		Insert: s.insert, MarkExisting: s.markExisting, Live: s.live,
 	})
 	return s, err
 }
-
-// Table is the schedules' table, for the low-level operations and statistics.
-func (s *Schedules) Table() *workqueue.Table { return s.plan.Table() }
 
 // Put creates schedules, and changes those whose name exists, see [periodic.Plan.Put].
 func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
@@ -78,12 +85,12 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 		}
 		plans[i] = p
 	}
-	return s.plan.Put(ctx, tx, plans...)
+	return s.Plan.Put(ctx, tx, plans...)
 }
 
 // Get reads a schedule. The error is [workqueue.ErrNotFound] if no schedule has the name.
 func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
-	i, err := s.plan.Get(ctx, tx, name)
+	i, err := s.Plan.Get(ctx, tx, name)
 	if err != nil {
 		return ScheduleInfo{}, err
 	}
@@ -92,7 +99,7 @@ func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (Sche
 
 // List reads schedules in the byte order of their names.
 func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]ScheduleInfo, error) {
-	plans, err := s.plan.List(ctx, tx, f)
+	plans, err := s.Plan.List(ctx, tx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -103,39 +110,6 @@ func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter
 		}
 	}
 	return list, nil
-}
-
-// Pause stops a schedule, see [periodic.Plan.Pause].
-func (s *Schedules) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
-	return s.plan.Pause(ctx, tx, name)
-}
-
-// Resume continues a paused schedule from now on, see [periodic.Plan.Resume].
-func (s *Schedules) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
-	return s.plan.Resume(ctx, tx, name)
-}
-
-// Delete removes a schedule, see [periodic.Plan.Delete].
-func (s *Schedules) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
-	return s.plan.Delete(ctx, tx, name)
-}
-
-// Trigger sets an additional timer of the schedule that is due now, and returns its key, see [periodic.Plan.Trigger].
-func (s *Schedules) Trigger(ctx context.Context, tx workqueue.Tx, name string) (key string, err error) {
-	o, err := s.plan.Trigger(ctx, tx, name)
-	return o.Key, err
-}
-
-// Backfill sets the timers of a period that has passed, see [periodic.Plan.Backfill].
-func (s *Schedules) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
-	return s.plan.Backfill(ctx, tx, name, from, to)
-}
-
-// PreviewBackfill says for which times Backfill would set timers, and which of these exist, see
-// [periodic.Plan.PreviewBackfill]. It changes nothing.
-func (s *Schedules) PreviewBackfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (
-	[]periodic.Occurrence, error) {
-	return s.plan.PreviewBackfill(ctx, tx, name, from, to)
 }
 
 // A content is what all timers of a schedule have in common. It is stored as the template of the schedule's row.

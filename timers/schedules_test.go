@@ -237,11 +237,11 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 		if i, err := s.Get(t.Context(), tx, "s"); err != nil || !i.Paused {
 			t.Errorf("got %+v, %v", i, err)
 		}
-		key, err := s.Trigger(t.Context(), tx, "s")
+		o, err := s.Trigger(t.Context(), tx, "s")
 		if err != nil {
 			return err
 		}
-		if i, err := f.timers.Get(t.Context(), tx, key); err != nil || i.Topic != "t" || i.Schedule != "s" {
+		if i, err := f.timers.Get(t.Context(), tx, o.Key); err != nil || i.Topic != "t" || i.Schedule != "s" {
 			t.Errorf("triggered %+v, %v", i, err)
 		}
 		from := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)

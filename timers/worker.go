@@ -77,7 +77,7 @@ func (t *Timers) scheduler(pool *pgxpool.Pool, o WorkerOptions) ([]*workqueue.Wo
 	if o.NoSchedules {
 		return nil, nil
 	}
-	s, err := periodic.NewScheduler(pool, t.schedules.plan, periodic.SchedulerOptionsOf(o.WorkerOptions))
+	s, err := periodic.NewScheduler(pool, t.schedules.Plan, periodic.SchedulerOptionsOf(o.WorkerOptions))
 	if err != nil {
 		return nil, err
 	}

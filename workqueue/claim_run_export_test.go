@@ -42,7 +42,7 @@ func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID,
 		o := outcomeOf(results[i])
 		batch[i] = &settlement{claimRef: claimRef{id, token}, outcome: o, message: o.stored(), run: of, place: i}
 	}
-	done, err := q.settle(ctx, batch, triedOnce)
+	done, err := q.settle(ctx, batch, onlyTry)
 	return done.ids, err
 }
 

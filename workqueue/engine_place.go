@@ -74,7 +74,7 @@ func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLim
 	err error) {
 	var lost error
 	err = pgx.BeginFunc(ctx, p.tx, func(tx pgx.Tx) error {
-		done, err = t.In(Pgx(tx)).settle(ctx, batch, triedOnce)
+		done, err = t.In(Pgx(tx)).settle(ctx, batch, onlyTry)
 		if fault.IsUnsettled(err) {
 			return err
 		}

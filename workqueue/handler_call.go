@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -48,16 +49,18 @@ func (e *engine) topicRests(d *delivery) bool {
 	return !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic)
 }
 
-// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the
-// handler is called, as for every row.
+// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, which is
+// logged, the handler is called, as for every row.
 func (d *delivery) leaveOutcome() (o *Outcome) {
 	leaves := d.engine.leaves
 	if leaves == nil || d.unreadable != nil {
 		return nil
 	}
 	defer func() {
-		if recover() != nil {
+		if r := recover(); r != nil {
 			o = nil
+			d.engine.table.telemetry.LogRow(d.ctx, slog.LevelError, "Domain.Leaves panicked, the row is handled",
+				d.labels, d.ID, slog.String("error", text(panicked(r).cause)))
 		}
 	}()
 	if err := leaves(d.ctx, d); err != nil {

@@ -91,7 +91,7 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 		return err
 	}
 	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, triedOnce)
+	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, onlyTry)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
 		lost := abortUnsettled(rows, done.ids)
 		switch {
@@ -123,7 +123,8 @@ func commitSettled(ctx context.Context, tx pgx.Tx, rows []*delivery, batch []*se
 		d.settling.Store(true)
 	}
 	if err := tx.Commit(ctx); err != nil {
-		for _, d := range rows {
+		for i, d := range rows {
+			d.settlement.unconfirmed = batch[i]
 			d.settling.Store(false)
 		}
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)

@@ -122,7 +122,7 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 		return false, err
 	}
 	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, triedOnce)
+	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, onlyTry)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
 		err = nil // rows behind these in their runs may have been lost
 		refused := &SettleError{Table: e.table.Name(), Lost: abortUnsettled(all, done.ids)}

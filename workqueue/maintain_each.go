@@ -30,17 +30,19 @@ func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UU
 	return Reaped{Requeued: e.done, Failed: e.failed}, e.skipped, err
 }
 
-// PurgeDoneEach is [Queue.PurgeDone] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
-func (q *Queue) PurgeDoneEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
-	error) {
-	e, err := q.each(ctx, telemetry.Purge, q.table.statements.purgeDone.Name, "done", age, limit, except)
-	return e.done, e.skipped, err
-}
-
-// PurgeFailedEach is [Queue.PurgeFailed] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
-func (q *Queue) PurgeFailedEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
-	error) {
-	e, err := q.each(ctx, telemetry.Purge, q.table.statements.purgeFailed.Name, "dead_letter", age, limit, except)
+// PurgeEach is [Queue.PurgeDone], or [Queue.PurgeFailed] if the status is Failed, for a table in which rows are in the
+// way, see [Queue.ReapExpiredEach].
+func (q *Queue) PurgeEach(ctx context.Context, status Status, age time.Duration, limit int, except []uuid.UUID) (int,
+	[]Skipped, error) {
+	statement, state := q.table.statements.purgeDone, "done"
+	switch status {
+	case Done:
+	case Failed:
+		statement, state = q.table.statements.purgeFailed, "dead_letter"
+	default:
+		return 0, nil, invalid("status", "is %v, it must be %v or %v", status, Done, Failed)
+	}
+	e, err := q.each(ctx, telemetry.Purge, statement.Name, state, age, limit, except)
 	return e.done, e.skipped, err
 }
 

@@ -35,7 +35,7 @@ func (f runForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
 		return strings.Contains(q.SQL, "RETURNING run.head")
 	})
 	if takes && f.lost.Load() == 0 {
-		conn.PgConn().Conn().(*forgetfulConn).forget.Store(true)
+		forget(conn, "UPDATE ")
 	}
 	return ctx
 }
@@ -49,8 +49,7 @@ func TestARunOfWhichNobodyKnows(t *testing.T) {
 		"its reply is lost": func(r *runRig, lost *atomic.Int64,
 			handler workqueue.BatchHandler[keyedRow]) *workqueue.Worker {
 			config := r.pool.Config()
-			loseReply(config, new(atomic.Bool), lost)
-			config.ConnConfig.Tracer = runForgetter{lost: lost}
+			loseReply(config, runForgetter{lost: lost}, lost)
 			pool, err := pgxpool.NewWithConfig(context.Background(), config)
 			r.ok(err)
 			r.Cleanup(pool.Close)

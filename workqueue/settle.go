@@ -20,9 +20,9 @@ import (
 type trial uint8
 
 const (
-	triedOnce   trial = iota // the caller decides what follows a failure
-	triedFirst               // the first try, which is repeated if it fails
-	triedBefore              // a further try, after one that failed
+	onlyTry    trial = iota // the caller decides what follows a failure
+	firstTry                // it is repeated if it fails
+	furtherTry              // after one that failed, which may have settled the rows: its reply was lost
 )
 
 // A settleResult is what a settle has done.
@@ -83,9 +83,9 @@ func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) 
 		done.takenBack(batch)
 	}
 	if len(done.ids) < len(batch) {
-		err = q.explainUnchanged(ctx, batch, &done, try)
+		err = q.lookAtUnchanged(ctx, batch, &done, try)
 	}
-	if try != triedOnce && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
+	if try != onlyTry && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
 		return settleResult{ids: done.ids}, err
 	}
 	return settleResult{done.ids, done.results(batch, err)}, err
@@ -235,7 +235,10 @@ func (q *Queue) logRests(ctx context.Context, begun []begunRest, batch []*settle
 	}
 }
 
-func (q *Queue) explainUnchanged(ctx context.Context, batch []*settlement, done *changes, try trial) error {
+// lookAtUnchanged looks at the rows of a sorted batch that its statements did not change. It adds those to done that were
+// settled before, by a try or a handler's transaction whose reply was lost. The claims of the others are void, which is a
+// [SettleError].
+func (q *Queue) lookAtUnchanged(ctx context.Context, batch []*settlement, done *changes, try trial) error {
 	refs := make([]claimRef, len(batch))
 	for i, s := range batch {
 		refs[i] = s.claimRef
@@ -244,12 +247,19 @@ func (q *Queue) explainUnchanged(ctx context.Context, batch []*settlement, done 
 		i, _ := slices.BinarySearchFunc(batch, id, func(s *settlement, id uuid.UUID) int {
 			return bytes.Compare(s.id[:], id[:])
 		})
-		applied := batch[i].outcome.kind.leadsTo(at.status)
-		if applied && try == triedBefore {
-			done.found++
-			done.note(id, at)
+		s := batch[i]
+		applied := s.outcome.kind.leadsTo(at.status)
+		byTx := s.unconfirmed != nil && s.unconfirmed.outcome.kind.leadsTo(at.status)
+		switch {
+		case applied && try == furtherTry:
+		case byTx:
+			s.outcome, s.message = s.unconfirmed.outcome, s.unconfirmed.message
+		default:
+			return applied
 		}
-		return applied
+		done.found++
+		done.note(id, at)
+		return true
 	})
 }
 

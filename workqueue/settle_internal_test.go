@@ -38,7 +38,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			ack := &Outcome{kind: outcomeAck}
 			batch := []*settlement{{claimRef: claimRef{id, stale}, outcome: ack},
 				{claimRef: claimRef{other, another}, outcome: ack}, {claimRef: claimRef{id, current}, outcome: ack}}
-			changed, err := q.settle(t.Context(), batch, triedOnce)
+			changed, err := q.settle(t.Context(), batch, onlyTry)
 
 			var refused *SettleError
 			if !slices.Contains(changed.ids, id) || !slices.Contains(changed.ids, other) || len(changed.ids) != 2 ||
@@ -111,11 +111,11 @@ func TestEveryKindOfOutcome(t *testing.T) {
 				}
 				o := &Outcome{kind: k, delay: unnamedDelay, cause: errors.New("why")}
 				var refused *SettleError
-				_, err := q.settle(t.Context(), settleAll(uuid.New(), []uuid.UUID{id}, o), triedOnce)
+				_, err := q.settle(t.Context(), settleAll(uuid.New(), []uuid.UUID{id}, o), onlyTry)
 				if !errors.As(err, &refused) || !slices.Equal(refused.Lost, []uuid.UUID{id}) || state() != InProgress {
 					t.Errorf("by another token: %v, and the row is %v; want that the lease is lost", err, state())
 				}
-				done, err := q.settle(t.Context(), settleAll(token, []uuid.UUID{id}, o), triedOnce)
+				done, err := q.settle(t.Context(), settleAll(token, []uuid.UUID{id}, o), onlyTry)
 				if err != nil || len(done.rows) != 1 || done.rows[0].became != k.String() || k.String() == "" {
 					t.Errorf("settled: %+v, %v; want one %q", done.rows, err, k)
 				}

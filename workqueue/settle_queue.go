@@ -76,7 +76,7 @@ func (q *Queue) settleOp(ctx context.Context, op telemetry.Operation, owner uuid
 		return nil, err
 	}
 	ctx, call := q.table.telemetry.Start(ctx, op, len(ids))
-	done, err := q.settle(ctx, settleAll(owner, ids, o), triedOnce)
+	done, err := q.settle(ctx, settleAll(owner, ids, o), onlyTry)
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 	return done.ids, err
 }

@@ -17,6 +17,8 @@ type settlement struct {
 	run     *runName // of an ordered key, with which it is settled; nil: none
 	place   int      // in it
 
+	unconfirmed *settlement // that of a handler's transaction whose commit failed, or lost its reply; nil: none
+
 	at     standing
 	became string // of the row, in the words of telemetry; empty: nothing
 

@@ -190,15 +190,15 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 		began := e.notes.settleBegins()
 		defer e.notes.settleEnded(began) // also where the reply was lost
 	}
-	try := triedFirst
+	try := firstTry
 	if !batch[0].isNew() {
-		try = triedBefore
+		try = furtherTry
 	}
 	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
 	err = e.limited(ctx, limit, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 		done, err := e.at.settle(ctx, e.table, batch, l, try)
-		if try == triedBefore && fault.IsUnsettled(err) {
+		if try == furtherTry && fault.IsUnsettled(err) {
 			err = &telemetry.Repeated{Err: err}
 		}
 		changed = len(done.ids)

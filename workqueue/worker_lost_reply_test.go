@@ -19,19 +19,19 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A forgetfulConn loses the reply to a settle, and then ends. The settle is committed by then: the server says so, by
-// ReadyForQuery, after it has committed what was sent at once.
+// A forgetfulConn loses a reply that has a given text, and then ends. What was sent is committed by then: the server
+// says so, by ReadyForQuery, after it has committed what was sent at once.
 type forgetfulConn struct {
 	net.Conn
-	forget atomic.Bool
+	forget atomic.Pointer[string]
 	lost   *atomic.Int64
 }
 
 func (c *forgetfulConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.forget.Load() && bytes.Contains(p[:n], []byte("UPDATE ")) &&
+	if text := c.forget.Load(); text != nil && bytes.Contains(p[:n], []byte(*text)) &&
 		bytes.HasSuffix(p[:n], []byte("Z\x00\x00\x00\x05I")) {
-		c.forget.Store(false)
+		c.forget.Store(nil)
 		c.lost.Add(1)
 		c.Conn.Close()
 		return 0, net.ErrClosed
@@ -39,17 +39,17 @@ func (c *forgetfulConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// loseReply makes the first settle after armed was set lose its reply, and counts it.
-func loseReply(c *pgxpool.Config, armed *atomic.Bool, lost *atomic.Int64) {
+// loseReply gives connections a tracer that makes them lose replies, and counts these.
+func loseReply(c *pgxpool.Config, tracer pgx.QueryTracer, lost *atomic.Int64) {
 	dial := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		return &forgetfulConn{Conn: conn, lost: lost}, err
 	}
-	c.ConnConfig.Tracer = settleForgetter{armed: armed}
+	c.ConnConfig.Tracer = tracer
 }
 
-// A settleForgetter makes the first settle that it sees lose its reply.
+// A settleForgetter makes the first settle after armed was set lose its reply.
 type settleForgetter struct{ armed *atomic.Bool }
 
 func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
@@ -58,19 +58,33 @@ func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
 		return strings.Contains(q.SQL, "SET status = 2") || strings.Contains(q.SQL, "abandoned without")
 	})
 	if isSettle && f.armed.CompareAndSwap(true, false) {
-		conn.PgConn().Conn().(*forgetfulConn).forget.Store(true)
+		forget(conn, "UPDATE ")
 	}
 	return ctx
 }
 
+func forget(conn *pgx.Conn, text string) { conn.PgConn().Conn().(*forgetfulConn).forget.Store(&text) }
+
 func (settleForgetter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (settleForgetter) TraceBatchEnd(_ context.Context, conn *pgx.Conn, _ pgx.TraceBatchEndData) {
-	conn.PgConn().Conn().(*forgetfulConn).forget.Store(false) // in several pieces it was not recognized
+	conn.PgConn().Conn().(*forgetfulConn).forget.Store(nil) // in several pieces it was not recognized
 }
 func (settleForgetter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 func (settleForgetter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A commitForgetter makes the first commit of a handler's transaction lose its reply.
+type commitForgetter struct{ armed *atomic.Bool }
+
+func (f commitForgetter) TraceQueryStart(ctx context.Context, conn *pgx.Conn,
+	data pgx.TraceQueryStartData) context.Context {
+	if data.SQL == "commit" && f.armed.CompareAndSwap(true, false) {
+		forget(conn, "COMMIT")
+	}
+	return ctx
+}
+func (commitForgetter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // A settle was applied before its reply was lost. It is counted and told like any other, once.
 func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
@@ -82,7 +96,7 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	r = newRig(t, rigOptions{
 		telemetry: metrics.attach(&r, nil),
 		spec:      func(s *workqueue.Spec) { s.Retry = never },
-		pool:      func(c *pgxpool.Config) { loseReply(c, &armed, &lost) },
+		pool:      func(c *pgxpool.Config) { loseReply(c, settleForgetter{&armed}, &lost) },
 	})
 	var claimed sync.WaitGroup
 	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context,
@@ -130,5 +144,55 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	}
 	if !maps.Equal(told, want) {
 		t.Errorf("told of %v, want %v", told, want)
+	}
+}
+
+// A commit of Claim.Tx was applied before its reply was lost. The handler has failed as far as it knows, but what is told
+// and counted of the row is what its transaction has made of it.
+func TestACommitWhoseReplyWasLostIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		result error
+		want   workqueue.RowOutcome
+		status workqueue.Status
+	}{
+		"ack":    {nil, workqueue.RowAcked, workqueue.Done},
+		"fail":   {workqueue.Permanent(errors.New("broken")), workqueue.RowFailed, workqueue.Failed},
+		"snooze": {workqueue.Snooze(time.Hour), workqueue.RowSnoozed, workqueue.Ready},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var armed atomic.Bool
+			var lost, calls atomic.Int64
+			var r *rig
+			metrics := newScope()
+			r = newRig(t, rigOptions{
+				telemetry: metrics.attach(&r, nil),
+				pool:      func(c *pgxpool.Config) { loseReply(c, commitForgetter{&armed}, &lost) },
+			})
+			w := r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(ctx context.Context, claim *noteClaim) error {
+				calls.Add(1)
+				return claim.Tx(ctx, func(pgx.Tx) error {
+					armed.Store(true)
+					return c.result
+				})
+			})
+			id := r.insert("t")[0]
+			r.eventually("a settle", func() bool { return len(r.Events.outcomes()[id]) > 0 })
+			if err := w.stop(t); err != nil {
+				t.Error(err)
+			}
+			status := r.row(id).Status
+			if lost.Load() != 1 || calls.Load() != 1 || status != c.status {
+				t.Fatalf("%d replies were lost in %d calls, and the row is %v", lost.Load(), calls.Load(), status)
+			}
+			if told := r.Events.outcomes()[id]; len(told) != 1 || told[0].Outcome != c.want {
+				t.Errorf("told of %+v, want %v", told, c.want)
+			}
+			if got, want := metrics.sums(t, "txwork.settled", "txwork.outcome"),
+				map[string]int64{string(c.want): 1}; !maps.Equal(got, want) {
+				t.Errorf("counted %v, want %v", got, want)
+			}
+		})
 	}
 }

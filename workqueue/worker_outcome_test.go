@@ -271,6 +271,22 @@ func TestAHookThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 
 func failing(context.Context, *noteClaim) error { return errors.New("failed") }
 
+// A domain that panics when it is asked whether it leaves a row has a bug, which must not go unnoticed.
+func TestAPanicOfLeavesIsLogged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	domain := r.Domain
+	domain.Leaves = func(context.Context, *noteClaim) error { panic("no rule for it") }
+	r.startOn(r.Pool, domain, workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return nil })
+	ids := r.insert("t")
+	r.awaitStatus(workqueue.Done, ids...)
+	for _, want := range []string{"Domain.Leaves panicked", "no rule for it", "worker_outcome_test.go", ids[0].String()} {
+		if !strings.Contains(r.Logs.tail(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, r.Logs.tail())
+		}
+	}
+}
+
 func TestWorkerRedactsErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})

@@ -295,7 +295,7 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	var lost atomic.Int64
 	r := newRig(t, rigOptions{
 		spec: func(s *workqueue.Spec) { s.Retry = never },
-		pool: func(c *pgxpool.Config) { loseReply(c, &armed, &lost) },
+		pool: func(c *pgxpool.Config) { loseReply(c, settleForgetter{&armed}, &lost) },
 	})
 	// Every row of a round is claimed before the first settle. It is also claimed before the cutter is armed, which may
 	// still hit the last settle of the previous round: if the reply to a claim is lost, the rows are left to their

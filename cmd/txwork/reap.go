@@ -190,9 +190,9 @@ func (r *reaping) begin(ctx context.Context, limit int, purge bool) (on bool) {
 		const what = "deleting what is past its retention from"
 		for i, w := range []*reapWork{
 			{what: what, kind: "purge_done", next: r.purge(&r.done.PurgedDone, "done", "failed_retention"),
-				each: r.purgeEach(&r.done.PurgedDone, (*workqueue.Queue).PurgeDoneEach, ages[0])},
+				each: r.purgeEach(&r.done.PurgedDone, workqueue.Done, ages[0])},
 			{what: what, kind: "purge_failed", next: r.purge(&r.done.PurgedFailed, "failed", "retention"),
-				each: r.purgeEach(&r.done.PurgedFailed, (*workqueue.Queue).PurgeFailedEach, ages[1])},
+				each: r.purgeEach(&r.done.PurgedFailed, workqueue.Failed, ages[1])},
 		} {
 			if ages[i] != nil { // the migration does not keep them for ever
 				r.works = append(r.works, w)
@@ -366,11 +366,10 @@ func (r *reaping) purge(count *int, kind, other string) func(context.Context, in
 	}
 }
 
-func (r *reaping) purgeEach(count *int, each func(*workqueue.Queue, context.Context, time.Duration, int,
-	[]uuid.UUID) (int, []workqueue.Skipped, error), age *time.Duration) func(context.Context, int,
+func (r *reaping) purgeEach(count *int, status workqueue.Status, age *time.Duration) func(context.Context, int,
 	[]uuid.UUID) (int, []workqueue.Skipped, error) {
 	return func(ctx context.Context, limit int, except []uuid.UUID) (int, []workqueue.Skipped, error) {
-		n, skipped, err := each(r.table.On(r.db.Pool), ctx, *age, limit, except)
+		n, skipped, err := r.table.On(r.db.Pool).PurgeEach(ctx, status, *age, limit, except)
 		*count += n
 		return n, skipped, err
 	}

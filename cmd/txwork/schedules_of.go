@@ -80,8 +80,8 @@ func (d *database) timerSchedules() (scheduleSet, error) {
 	s := t.Schedules()
 	set := newScheduleSet(ofTimers, s, newShownSchedule, t.Tables()...)
 	set.trigger = func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
-		key, err := s.Trigger(ctx, tx, name)
-		return triggeredSchedule{Of: ofTimers, Name: name, Key: key}, err
+		o, err := s.Trigger(ctx, tx, name)
+		return triggeredSchedule{Of: ofTimers, Name: name, Key: o.Key}, err
 	}
 	return set, nil
 }

@@ -79,9 +79,6 @@ func checkName(name string) error {
 // first is a schedule's next nominal time after now. Intervals count from the anchor, or without one from the second in
 // which now lies.
 func first(s *schedule.Schedule, anchor *time.Time, now time.Time) (time.Time, bool) {
-	if !s.IsInterval() {
-		return s.Next(now)
-	}
 	from := now.Truncate(time.Second)
 	if anchor != nil {
 		from = s.OnGrid(*anchor, now)

@@ -78,10 +78,7 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	if err != nil {
 		return nil, refuse(r.Name, err)
 	}
-	after := from.Add(-1)
-	if parsed.IsInterval() {
-		after = parsed.OnGrid(r.phase(), after)
-	}
+	after := parsed.OnGrid(r.phase(), from.Add(-1))
 	times := parsed.Between(after, to, MaxBackfill+1)
 	if len(times) > MaxBackfill {
 		return nil, validate.Errorf("backfill", "from %s to %s has more than the %d occurrences that one call may "+
