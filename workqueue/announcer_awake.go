@@ -110,7 +110,7 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 		return false, err
 	}
 	for range 20 { // a producer that tests the lock holds it for microseconds
-		err = d.limited(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
+		err = d.within(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
 		if err != nil || taken {
 			break
 		}
@@ -133,7 +133,7 @@ func (d *announcing) tryLook(ctx context.Context) error {
 		for i := range args {
 			args[i] = "{}"
 		}
-		err := d.limited(ctx, func(ctx context.Context) error {
+		err := d.within(ctx, func(ctx context.Context) error {
 			_, err := d.conn.Exec(ctx, s.Text, args...)
 			return err
 		})
@@ -167,7 +167,7 @@ func (d *announcing) takeOver(ctx context.Context) (err error) {
 
 // limited bounds one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
 // finish.
-func (d *announcing) limited(ctx context.Context, f func(context.Context) error) error {
+func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
 	defer cancel()
 	return f(ctx)
@@ -290,7 +290,7 @@ func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []
 	lock := d.table.spec.announcing().SilentLock()
 	var micros int64
 	var list string
-	err = d.limited(ctx, func(ctx context.Context) error {
+	err = d.within(ctx, func(ctx context.Context) error {
 		return d.conn.QueryRow(ctx,
 			`SELECT (extract(epoch FROM now()) * 1000000)::bigint, coalesce(string_agg(l.virtualtransaction, ','), '')
 			FROM pg_locks AS l
@@ -311,7 +311,7 @@ func (d *announcing) findLanes(ctx context.Context) error {
 	}
 	now := time.Now()
 	d.lanes = slices.DeleteFunc(d.lanes, func(l *announcedLane) bool { return now.Sub(l.active) > 10*time.Second })
-	return d.limited(ctx, func(ctx context.Context) error {
+	return d.within(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.Text)
 		if err != nil {
 			return err
@@ -351,7 +351,7 @@ func (d *announcing) look(ctx context.Context, back bool) (news bool, err error)
 		return false, nil
 	}
 	var first time.Time
-	err = d.limited(ctx, func(ctx context.Context) error {
+	err = d.within(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.Text, d.lookArgs(back)...)
 		if err != nil {
 			return err
@@ -415,7 +415,7 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 		bounds[i] = d.after(l, back).bound()
 	}
 	var first time.Time
-	err = d.limited(ctx, func(ctx context.Context) error {
+	err = d.within(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.Text, conn.ArrayLiteral(bounds))
 		if err != nil {
 			return err
@@ -489,7 +489,7 @@ func (d *announcing) announce(ctx context.Context, payload string) error {
 }
 
 func (d *announcing) exec(ctx context.Context, sql string) error {
-	return d.limited(ctx, func(ctx context.Context) error {
+	return d.within(ctx, func(ctx context.Context) error {
 		_, err := d.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})

@@ -27,12 +27,12 @@ type openTopic struct {
 
 // A topicQuestion is what a claim asks and is told about topics.
 type topicQuestion struct {
-	open       []openTopic
-	rooms      []int
-	busy       []string
-	looksAside bool // it also asks for topics with rows aside
-	anybody    bool // it is no worker's: the claim itself looks for such topics, and there is room for all
-	changes    int  // of topicState, when it was asked
+	open      []openTopic
+	rooms     []int
+	busy      []string
+	asksAside bool // it also asks for topics with rows aside
+	anybody   bool // it is no worker's: the claim itself asks for such topics, and there is room for all
+	changes   int  // of topicState, when it was asked
 
 	paused   int
 	more     bool // rows may be left that could have been claimed
@@ -67,7 +67,7 @@ type returnedTopic struct {
 
 // args adds the arguments of the question to those of a claim.
 func (q *topicQuestion) args(args map[string]any) {
-	args["busy"], args["asks"] = append([]string{}, q.busy...), q.looksAside
+	args["busy"], args["asks"] = append([]string{}, q.busy...), q.asksAside
 	if q.anybody {
 		args["open"], args["open_due"], args["open_id"], args["room"] = nil, nil, nil, nil
 		return

@@ -14,9 +14,10 @@ import (
 // transaction keeps from being removed.
 //
 // The cursors are only an optimisation. A row may appear behind one: because it was committed late, is due in the past,
-// or was returned with its due time unchanged. A notification moves the cursors back to it. A sweep, which is a claim
-// from the start, finds the rows that no notification announced. The more a sweep costs, which grows with the dead
-// entries, the longer is the time to the next one.
+// or was returned with its due time unchanged. A notification moves the cursors back to it. A claim from the start,
+// which is a sweep of the lanes, finds the rows that no notification announced. The more it costs, which grows with the
+// dead entries, the longer is the time to the next one. The sweeps of a table ([Spec].Sweeps) are something else: they
+// are upkeep, and change rows.
 //
 // claim, look and nextWake are called by one goroutine only.
 type claimer struct {
@@ -36,7 +37,7 @@ type claimer struct {
 
 	mu            sync.Mutex
 	lanes         []*lane
-	nextSweep     time.Time
+	nextSweep     time.Time // of the lanes
 	sweepEvery    time.Duration
 	lastSweepTook time.Duration
 	unswept       bool // rows may have been passed over since the last complete sweep
@@ -179,8 +180,8 @@ func (l *lane) moveBack(p position) {
 	}
 }
 
-// sweepNow makes the next claim a sweep, which begins at the start.
-func (c *claimer) sweepNow() {
+// beginAtStart makes the next claim one from the start.
+func (c *claimer) beginAtStart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nextSweep = time.Time{}
@@ -188,7 +189,7 @@ func (c *claimer) sweepNow() {
 
 // startOver makes the next claim one from the start that asks for nothing else: after it a drain claims again or ends.
 func (c *claimer) startOver() {
-	c.sweepNow()
+	c.beginAtStart()
 	c.asksDue = false
 }
 

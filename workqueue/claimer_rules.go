@@ -82,8 +82,8 @@ type topicState struct {
 	changes int           // how often the state of a topic may have changed
 	paused  bool          // a topic was, at the last answer
 	asked   time.Time     // the last answer
-	look    time.Time     // when to look again for topics with rows aside
-	took    time.Duration // by the last claim that looked
+	askNext time.Time     // when to ask again for topics with rows aside
+	took    time.Duration // by the last claim that asked for these
 	open    []openTopic
 
 	resting map[string]struct{} // topics whose destinations are unavailable
@@ -95,11 +95,12 @@ func (s *topicState) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
-	s.asked, s.look = time.Time{}, time.Time{}
+	s.asked, s.askNext = time.Time{}, time.Time{}
 }
 
-// idle reports that the worker should claim although it would find nothing in its lanes.
-func (s *topicState) idle() bool {
+// claimIsDue reports that the worker should claim although it would find nothing in its lanes: there may be rows aside,
+// or a topic that may be probed.
+func (s *topicState) claimIsDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -133,7 +134,7 @@ func (s *topicState) question(limit int) *topicQuestion {
 	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
 		return nil
 	}
-	q := &topicQuestion{looksAside: !now.Before(s.look), again: -1, changes: s.changes}
+	q := &topicQuestion{asksAside: !now.Before(s.askNext), again: -1, changes: s.changes}
 	for topic := range stuck {
 		q.busy = append(q.busy, topic)
 	}
@@ -159,12 +160,12 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 	if q.again >= 0 {
 		s.again = now.Add(q.again)
 	}
-	if q.looksAside {
+	if q.asksAside {
 		cost := min(took, s.took) // one may have been slow for another reason
-		s.took, s.look = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))
+		s.took, s.askNext = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))
 	}
-	if q.changes != s.changes { // after the claim had looked, perhaps
-		s.asked, s.look = time.Time{}, time.Time{}
+	if q.changes != s.changes { // after the claim had read them, perhaps
+		s.asked, s.askNext = time.Time{}, time.Time{}
 	}
 	for i, o := range q.open {
 		n := 0

@@ -95,7 +95,7 @@ func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 	if in := c.sweepDue(); in < 0 {
 		t.Error("after a claim behind the cursor no sweep is due")
 	}
-	c.sweepNow()
+	c.beginAtStart()
 	if in := c.sweepDue(); in != 0 {
 		t.Errorf("a sweep that was asked for is due in %v", in)
 	}
@@ -103,7 +103,7 @@ func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 	if in := c.sweepDue(); in >= 0 {
 		t.Errorf("after the sweep that was asked for another is due in %v", in)
 	}
-	c.sweepNow()
+	c.beginAtStart()
 	c.claimed(1, 0, rowsDue(noon))
 	if in := c.sweepDue(); in < 0 {
 		t.Error("after a sweep that its limit ended no sweep is due")
@@ -116,7 +116,7 @@ func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
 	t.Parallel()
 	c := claimerAt(position{})
 	sweep := func(took time.Duration) time.Duration {
-		c.sweepNow()
+		c.beginAtStart()
 		c.claimed(10, took, nil)
 		return c.sweepEvery
 	}

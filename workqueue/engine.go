@@ -81,7 +81,7 @@ func (e *engine) clock() int64 { return int64(time.Since(e.epoch)) }
 func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err error) {
 	base, start := context.WithoutCancel(ctx), e.clock()
 	var claimed claimedRows
-	err = e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
+	err = e.within(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, limit)
 		claimed, err = e.claimer.claim(ctx, limit)
 		call.End(telemetry.Event{Rows: claimed, Err: err})
@@ -101,7 +101,7 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 			d := &slab[i]
 			d.claimedRow, d.engine, d.claimed = row, e, start
 			d.settlement.claimRef, d.settlement.row = claimRef{d.ID, d.Token}, row
-			d.settlement.outcome, d.settlement.message = ended, errGoexit.Error() // until it is decided
+			d.settlement.outcome, d.settlement.message = exited, errGoexit.Error() // until it is decided
 			d.ctx, d.cancel = context.WithCancelCause(base)
 			d.expires.Store(start + int64(e.handling.Lease))
 			if e.batches != nil {
@@ -113,30 +113,30 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 	return rows
 }
 
-// minCallLimit leaves a slow database time even where the lease is short.
-const minCallLimit = 5 * time.Second
+// minCallTimeout leaves a slow database time even where the lease is short.
+const minCallTimeout = 5 * time.Second
 
-// callLimit bounds the engine's own statements on which no lease depends.
-func (e *engine) callLimit() time.Duration { return max(e.handling.Lease/3, minCallLimit) }
+// callTimeout bounds the engine's own statements on which no lease depends.
+func (e *engine) callTimeout() time.Duration { return max(e.handling.Lease/3, minCallTimeout) }
 
 // maxSettleTime bounds the settle of a row, however long its lease.
 const maxSettleTime = 10 * time.Second
 
-func (e *engine) settleLimit() time.Duration { return min(e.callLimit(), maxSettleTime) }
+func (e *engine) settleTimeout() time.Duration { return min(e.callTimeout(), maxSettleTime) }
 
-// limited runs one of the engine's own statements for at most the limit.
-func (e *engine) limited(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
-	return limited(ctx, limit, e.at, e.logger, e.outage, statement)
+// within runs one of the engine's own statements for no longer than the timeout.
+func (e *engine) within(ctx context.Context, timeout time.Duration, statement func(context.Context) error) error {
+	return within(ctx, timeout, e.at, e.logger, e.outage, statement)
 }
 
-// limited runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
-// block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is an
-// error like any other.
-func limited(ctx context.Context, limit time.Duration, at interface{ timedOut(error) }, logger *slog.Logger,
+// within runs one of our own statements for no longer than the timeout. Otherwise a connection whose peer has vanished
+// would block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is
+// an error like any other.
+func within(ctx context.Context, timeout time.Duration, at interface{ timedOut(error) }, logger *slog.Logger,
 	o *fault.Outage, statement func(context.Context) error) (err error) {
 	defer func() { o.Note(logger, err) }()
 	defer contain.Recover(&err)
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = statement(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -172,7 +172,7 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
 		}
 	}()
 	var of runAnswer
-	err := e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
+	err := e.within(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, req.limit())
 		claimed, of, err = e.queue.claimRuns(ctx, req)
 		for i, row := range claimed {

@@ -183,7 +183,7 @@ func (b *batching) call(ctx context.Context, timeout time.Duration, rows []*deli
 		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
-	all = ended
+	all = exited
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)

@@ -32,7 +32,7 @@ func (e *engine) handle(d *delivery) {
 	waited := e.dbClock.of(start).Sub(d.DueAt)
 	ctx, call := e.table.telemetry.Handle(d.ctx, d.row(), start, waited)
 	e.counts.Waited(d.labels[e.table.counted], waited)
-	result := ended
+	result := exited
 	defer func() {
 		d.decide(ctx, d.conclude(result))
 		handled := d.handled()

@@ -131,7 +131,7 @@ func (e *engine) renewChunk(ctx context.Context, chunk []*delivery) {
 	// A renewal that takes a third of the lease has failed: the next may reach another server.
 	expires := e.clock() + int64(e.handling.Lease)
 	var x extension
-	err := e.limited(ctx, e.handling.Lease/3, func(ctx context.Context) error {
+	err := e.within(ctx, e.handling.Lease/3, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Extend, len(refs))
 		extended, err := e.at.renewing(e.table).extend(ctx, refs, e.handling.Lease, within)
 		x, err = extended, e.reallyLost(byID, err)

@@ -186,10 +186,10 @@ func message(cause string) error {
 	return errors.New(cause)
 }
 
-// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning, and ended its outcome.
+// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning, and exited its outcome.
 var (
 	errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
-	ended     = retried(errGoexit)
+	exited    = retried(errGoexit)
 )
 
 func (o *Outcome) stored() string {

@@ -64,9 +64,9 @@ func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(s.bisect)
 }
 
-// limit ends all settling after the given time, so that an unavailable database cannot keep a worker from stopping. The
-// returned function stops the timer.
-func (s *settler) limit(d time.Duration) (lift func()) {
+// endAfter ends all settling after the given time, so that an unavailable database cannot keep a worker from stopping.
+// The returned function stops the timer.
+func (s *settler) endAfter(d time.Duration) (lift func()) {
 	timer := time.AfterFunc(d, s.cancel)
 	return func() { timer.Stop(); s.cancel() }
 }
@@ -194,8 +194,8 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 	if !batch[0].isNew() {
 		try = furtherTry
 	}
-	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
-	err = e.limited(ctx, limit, func(ctx context.Context) error {
+	timeout := l.Statement + e.settleTimeout() // the server's limit ends first, which shows that the server is there
+	err = e.within(ctx, timeout, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 		done, err := e.at.settle(ctx, e.table, batch, l, try)
 		if try == furtherTry && fault.IsUnsettled(err) {

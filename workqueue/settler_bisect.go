@@ -120,7 +120,7 @@ func (b *bisector) limits(part []*settlement) TxLimits {
 	case len(part) == 1:
 		return TxLimits{
 			Lock:      partLimits.Lock << min(first.waits, 4),
-			Statement: min(partLimits.Statement<<min(first.waits, 16), b.engine.settleLimit()),
+			Statement: min(partLimits.Statement<<min(first.waits, 16), b.engine.settleTimeout()),
 		}
 	}
 	return partLimits
@@ -211,7 +211,7 @@ func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked
 	var unlocked []uuid.UUID
 	e := b.engine
 	call := collectIDs(e.table.statements.unlocked, map[string]any{"ids": settledIDs(part)}, &unlocked)
-	err := e.limited(ctx, e.settleLimit(), func(ctx context.Context) error {
+	err := e.within(ctx, e.settleTimeout(), func(ctx context.Context) error {
 		return e.at.queue(e.table, partLimits).exec.run(ctx, call)
 	})
 	if err != nil {

@@ -193,15 +193,15 @@ func (t *tableWork) stepDown() {
 	t.system.listener.reconsider(t)
 }
 
-// mayTakeOver asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is
-// free, it makes the listener take it.
-func (t *tableWork) mayTakeOver(ctx context.Context) (free, live bool) {
-	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+// standIfFree asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is free,
+// it makes the listener take it. If the database does not answer, it reports both: the error of the sweep says more.
+func (t *tableWork) standIfFree(ctx context.Context) (free, live bool) {
+	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		free, live, err = t.swept.upkeepFree(ctx)
 		return err
 	})
 	if err != nil {
-		return true, true // the error of the sweep says more
+		return true, true
 	}
 	t.follows.Store(!free)
 	if free && t.fit() {

@@ -124,7 +124,7 @@ func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	p, at := f.begin(time.Now()), f.work.fronts()
 	at.moveBeyond(f.placed)
 	f.placed = at
-	err = f.work.limited(ctx, func(ctx context.Context) (err error) {
+	err = f.work.within(ctx, func(ctx context.Context) (err error) {
 		r, err = f.work.queue.foldOnce(ctx, p.since, at.json())
 		return err
 	})

@@ -18,10 +18,10 @@ const (
 	sweepEmptyEvery = 15 * time.Second
 )
 
-// sweep calls the table's sweeps until ctx is cancelled, unless another process does. It does so every second, or less
-// often if the sweeps would use more than a bounded share of the time. It has a goroutine of its own, so that claims do
-// not wait for the locks that a sweep waits for.
-func (t *tableWork) sweep(ctx context.Context) {
+// runSweeps calls the table's sweeps until ctx is cancelled, unless another process does. It does so every second, or
+// less often if the sweeps would use more than a bounded share of the time. It has a goroutine of its own, so that claims
+// do not wait for the locks that a sweep waits for.
+func (t *tableWork) runSweeps(ctx context.Context) {
 	var pause time.Duration
 	var swept time.Time
 	for {
@@ -37,20 +37,26 @@ func (t *tableWork) sweep(ctx context.Context) {
 		}
 		start := time.Now()
 		due := start.Sub(swept) >= sweepEmptyEvery
-		mine, worth := t.worthSweeping(ctx, due)
-		if !mine {
+		leads, live := t.leads.Load(), false
+		switch {
+		case !leads:
+			leads, live = t.standIfFree(ctx)
+		case !due:
+			live = t.anyLive(ctx)
+		}
+		if !leads {
 			pause = sweepEmptyEvery
 			continue
 		}
 		n := 0
-		if worth {
+		if live || due {
 			swept, n = start, t.sweepOnce(ctx)
 		}
 		pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
 		if n > 0 { // there may be more, and rows may have become claimable
 			pause = sweepAtLeastEvery / 10
 			for _, w := range t.claiming() {
-				w.claimer.sweepNow()
+				w.claimer.beginAtStart()
 				w.poll.Wake()
 			}
 		}
@@ -59,7 +65,7 @@ func (t *tableWork) sweep(ctx context.Context) {
 
 // sweepOnce sweeps. If that fails, it lets other processes try.
 func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
-	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		n, err = t.swept.Sweep(ctx, sweepLimit)
 		return err
 	})
@@ -89,20 +95,11 @@ func (t *tableWork) leaves(err error) bool {
 	return true
 }
 
-// worthSweeping reports whether this process is the one to sweep, and whether a sweep can be worthwhile: when one is
-// due, or while rows have not ended. If the database does not answer, it reports true.
-func (t *tableWork) worthSweeping(ctx context.Context, due bool) (mine, worth bool) {
-	if !t.leads.Load() {
-		free, live := t.mayTakeOver(ctx)
-		return free, live || due
-	}
-	if due {
-		return true, true
-	}
-	live := true
-	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+// anyLive reports whether there are rows that have not ended. If the database does not answer, there may be.
+func (t *tableWork) anyLive(ctx context.Context) (live bool) {
+	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		live, err = t.swept.anyLive(ctx)
 		return err
 	})
-	return true, live || err != nil
+	return live || err != nil
 }

@@ -31,7 +31,7 @@ type tableWork struct {
 
 	mu       sync.Mutex
 	interval time.Duration // the shortest PollInterval of its workers
-	limit    time.Duration // the shortest callLimit
+	limit    time.Duration // the shortest callTimeout
 	users    int
 	serves   []*Worker // those that claim, or are about to
 	intake   []*Worker // of those, the ones that claim
@@ -57,7 +57,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	if t == nil {
 		t = &tableWork{
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
-			interval: w.options.PollInterval, limit: w.callLimit(), elected: make(chan struct{}, 1),
+			interval: w.options.PollInterval, limit: w.callTimeout(), elected: make(chan struct{}, 1),
 			tally: tally{table: w.table.spec.Table},
 		}
 		homeOf(s.runtime.pool, w.table).count(&t.tally)
@@ -70,7 +70,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.interval, t.limit = min(t.interval, w.options.PollInterval), min(t.limit, w.callLimit())
+	t.interval, t.limit = min(t.interval, w.options.PollInterval), min(t.limit, w.callTimeout())
 	t.users++
 	return t
 }
@@ -116,7 +116,7 @@ func (t *tableWork) beginIntake(w *Worker) {
 	if len(t.intake) == 1 {
 		t.stops = []func(){inBackground(t.beat)}
 		if len(t.table.spec.Sweeps) > 0 {
-			t.stops = append(t.stops, inBackground(t.sweep))
+			t.stops = append(t.stops, inBackground(t.runSweeps))
 		}
 	}
 	if t.stopFold == nil && t.folder != nil {
@@ -200,12 +200,12 @@ func (t *tableWork) foldInterval() time.Duration {
 	return t.pollInterval()
 }
 
-// limited runs one of the table's own statements.
-func (t *tableWork) limited(ctx context.Context, statement func(context.Context) error) error {
+// within runs one of the table's own statements.
+func (t *tableWork) within(ctx context.Context, statement func(context.Context) error) error {
 	t.mu.Lock()
 	limit := t.limit
 	t.mu.Unlock()
-	return limited(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
+	return within(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
 }
 
 // logError logs an error unless it is an outage: those are logged when they begin and when they end.

@@ -118,7 +118,7 @@ func (t *tableWork) missed() {
 
 // missedBy looks for whatever may have been announced while this process did not listen.
 func (t *tableWork) missedBy(w *Worker) {
-	w.claimer.sweepNow()
+	w.claimer.beginAtStart()
 	w.claimer.topics.changed()
 	if t.folder != nil {
 		t.folder.missed()

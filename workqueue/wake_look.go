@@ -134,7 +134,7 @@ func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 		all = append(all, of...)
 	}
 	ex := poolExecutor{conn.Pool{Conns: l.system.pool, Limits: lookLimits, Slots: conn.Taker{Slots: l.system.slots}}}
-	ctx, cancel := context.WithTimeout(ctx, minCallLimit)
+	ctx, cancel := context.WithTimeout(ctx, minCallTimeout)
 	defer cancel()
 	start := time.Now()
 	if err := runSafely(ctx, ex, calls...); err != nil {
@@ -151,7 +151,7 @@ func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 // askTable asks for one table, and reports whether that would delay others.
 func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 	start := time.Now()
-	err := of[0].work.limited(ctx, func(ctx context.Context) error {
+	err := of[0].work.within(ctx, func(ctx context.Context) error {
 		return runSafely(ctx, of[0].work.queue.exec, lookCall(of))
 	})
 	answered(of, start, err)

@@ -42,7 +42,7 @@ func (t *tableWork) wakeFound(workers []*Worker) {
 		looks[i] = &look{work: t, lanes: w.claimer.peek()}
 	}
 	ex := poolExecutor{conn.Pool{Conns: t.system.pool, Limits: sharedLookLimits, Slots: t.system.taker(t.table)}}
-	ctx, cancel := context.WithTimeout(context.Background(), minCallLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), minCallTimeout)
 	defer cancel()
 	if err := runSafely(ctx, ex, lookCall(looks)); err != nil {
 		wakeAll(workers)

@@ -55,7 +55,9 @@ type WorkerOptions struct {
 	// one with half of them. With each success for which another row of it waits it has one more, up to seven eighths
 	// of all. So a topic whose handlers hang leaves places for the others.
 	TopicConcurrency int
-	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
+	// ClaimLimit is how many rows the first claim takes at most. The limit of those that follow adapts to the load,
+	// between this and 1,000 rows, and no claim takes more than there is room for: it bounds a claim and not the rows
+	// in flight, see Concurrency. Default: [DefaultClaimLimit].
 	ClaimLimit int
 	// Lease is how long a claim holds without renewal. Default: [DefaultLease]; at least [MinLease].
 	Lease time.Duration
@@ -254,7 +256,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
-		err := w.limited(ctx, w.callLimit(), func(ctx context.Context) error {
+		err := w.within(ctx, w.callTimeout(), func(ctx context.Context) error {
 			slot, err := w.system.taker(w.table).Take(ctx)
 			if err != nil {
 				return err
@@ -299,7 +301,7 @@ func (w *Worker) serve(ctx context.Context) error {
 	w.phase.Store(phaseStopping)
 	w.work.endIntake(w)
 	intake.Wait()
-	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
+	defer w.settler.endAfter(w.options.ShutdownTimeout + w.abortGrace())()
 	w.flow.Close()
 	w.release(w.flow.Drain())
 	stuck := w.awaitHandlers(&handlers)

@@ -378,7 +378,7 @@ func (s *drainSettler) settle(ctx context.Context, batch []*settlement) {
 func (s *drainSettler) finish(ctx context.Context) error {
 	end := time.Now()
 	if s.engine.at.commits() {
-		end = end.Add(s.engine.settleLimit())
+		end = end.Add(s.engine.settleTimeout())
 	}
 	for rest := s.bisector.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
 		!s.bisector.inVain(); rest = s.bisector.rest() {

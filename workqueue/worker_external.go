@@ -130,7 +130,7 @@ func (x *External[T]) Take(place int, row Row, body T, labels ...string) *Extern
 	c := &claimedRow{Row: row, body: &Claim[T]{Body: body}}
 	copy(c.labels[:], labels)
 	d := &delivery{claimedRow: c, engine: x.engine, claimed: x.engine.clock()}
-	d.settlement.row, d.settlement.outcome, d.settlement.message = c, ended, errGoexit.Error() // until it is decided
+	d.settlement.row, d.settlement.outcome, d.settlement.message = c, exited, errGoexit.Error() // until it is decided
 	d.ctx, d.cancel = context.WithCancelCause(x.base)
 	if x.engine.batches != nil {
 		d.batching = x.engine.batches(d)
@@ -265,14 +265,14 @@ func (x *External[T]) Query(ctx context.Context, q ExternalQuery) error {
 		name := strconv.Itoa(i + 1)
 		call.Params, call.Args[name] = append(call.Params, name), arg
 	}
-	return x.engine.limited(ctx, x.engine.callLimit(), func(ctx context.Context) error {
+	return x.engine.within(ctx, x.engine.callTimeout(), func(ctx context.Context) error {
 		return queue.exec.run(ctx, call)
 	})
 }
 
 // Call runs a statement outside of transactions, such as a CALL of a procedure that commits.
 func (x *External[T]) Call(ctx context.Context, sql string) error {
-	return x.engine.limited(ctx, x.engine.callLimit(), func(ctx context.Context) error {
+	return x.engine.within(ctx, x.engine.callTimeout(), func(ctx context.Context) error {
 		return explain(x.worker.runtime.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 			_, err := c.Exec(ctx, sql)
 			return err

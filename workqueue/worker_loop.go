@@ -56,7 +56,7 @@ func (w polled) cool(ctx context.Context) {
 // NextWakeAt is the next due time, or when the claimer looks again at rows that its cursor may have passed over.
 func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	var next *dispatch.Wake
-	err := w.limited(ctx, w.callLimit(), func(ctx context.Context) (err error) {
+	err := w.within(ctx, w.callTimeout(), func(ctx context.Context) (err error) {
 		next, err = w.claimer.nextWake(ctx)
 		return err
 	})
@@ -65,7 +65,7 @@ func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 
 // Look reports whether a claim would find a row, for less than a claim costs.
 func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, next *dispatch.Wake, err error) {
-	if w.table.spec.hasTopics() && w.claimer.topics.idle() {
+	if w.table.spec.hasTopics() && w.claimer.topics.claimIsDue() {
 		return true, nil, nil
 	}
 	return w.claimer.look(ctx, w.work, woken)

@@ -63,15 +63,16 @@ type looker interface {
 // after a growing pause, which is at most half a second where the run waited for a lock in vain.
 func (d *Poll) Run(ctx context.Context) error {
 	pause := outage.MinPause
-	idle := false // nothing is known to be due, and no wake has come
+	quiet := false // nothing was known to be due before this moment, and no wake has come
 	for ctx.Err() == nil {
-		wait, last, err := d.once(ctx, idle)
+		n, next, err := d.lookOrRun(ctx, quiet)
 		if err == nil {
 			pause = outage.MinPause
-			idle = d.sleep(ctx, wait, d.wake) && last
+			wait, nothingDue := d.restAfter(n, next)
+			quiet = d.sleep(ctx, wait, d.wake) && nothingDue
 			continue
 		}
-		idle = false
+		quiet = false
 		if ctx.Err() == nil {
 			contain.Report(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
 			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
@@ -81,36 +82,33 @@ func (d *Poll) Run(ctx context.Context) error {
 	return nil
 }
 
-// once runs the processor, unless a look says that this is not worthwhile, and returns how long to rest. last reports
-// that nothing is known to be due before the end of the rest.
-func (d *Poll) once(ctx context.Context, idle bool) (wait time.Duration, last bool, err error) {
-	n, next := 0, (*Wake)(nil)
-	worth := true
-	if l, looks := d.processor.(looker); looks && idle {
-		worth, next, err = lookSafely(ctx, l, d.wake)
+// lookOrRun runs the processor. If all was quiet, a processor that can look does so first, and is run only if it finds
+// something.
+func (d *Poll) lookOrRun(ctx context.Context, quiet bool) (n int, next *Wake, err error) {
+	if l, looks := d.processor.(looker); looks && quiet {
+		found, next, err := lookSafely(ctx, l, d.wake)
+		if err != nil || !found {
+			return 0, next, err
+		}
 	}
-	if worth && err == nil {
-		n, next, err = d.run(ctx)
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	rest := d.rest()
-	switch {
-	case next == nil || next.In >= rest:
-		return rest, true, nil
-	case n == 0 && next.In <= 0:
-		return min(minIdlePause, d.interval), false, nil
-	}
-	return max(next.In, 0), false, nil
-}
-
-func (d *Poll) run(ctx context.Context) (n int, next *Wake, err error) {
 	if n, err = processSafely(ctx, d.processor); err != nil {
 		return 0, nil, err
 	}
 	next, err = nextWakeSafely(ctx, d.processor)
 	return n, next, err
+}
+
+// restAfter is how long to rest after a run that did n things. nothingDue reports that nothing is known to be due before
+// the end of the rest.
+func (d *Poll) restAfter(n int, next *Wake) (wait time.Duration, nothingDue bool) {
+	rest := d.rest()
+	switch {
+	case next == nil || next.In >= rest:
+		return rest, true
+	case n == 0 && next.In <= 0:
+		return min(minIdlePause, d.interval), false
+	}
+	return max(next.In, 0), false
 }
 
 // rest is how long to rest when nothing is known to be due.

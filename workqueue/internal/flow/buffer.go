@@ -47,7 +47,7 @@ type Buffer[R Row] struct {
 	space    chan struct{} // room may have appeared
 	queue    []R
 	running  int
-	limit    int // of the next claim
+	limit    int // of the next claim, in rows
 	rate     float64
 	done     int // since measured
 	measured time.Time
@@ -125,8 +125,8 @@ func (b *Buffer[R]) awaitRoom(ctx context.Context) (int, error) {
 	}
 }
 
-// wanted returns how many rows there is room for, and whether they are worth a claim at once: because half the room is
-// free, or because every handler is idle.
+// wanted returns how many rows the next claim may take, and whether it is worthwhile at once: because half of the target
+// is free, or no handler is at work. A smaller claim that is not may follow after a pause, unless rows are waiting.
 func (b *Buffer[R]) wanted() (want int, enough bool) {
 	most := b.isolation.room()
 	b.mu.Lock()
