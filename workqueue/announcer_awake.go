@@ -165,7 +165,7 @@ func (d *announcing) takeOver(ctx context.Context) (err error) {
 	return d.announceFrom(ctx, time.UnixMicro(0))
 }
 
-// limited bounds one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
+// within bounds the time of one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
 // finish.
 func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)

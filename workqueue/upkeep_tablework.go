@@ -57,7 +57,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	if t == nil {
 		t = &tableWork{
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
-			interval: w.options.PollInterval, limit: w.callTimeout(), elected: make(chan struct{}, 1),
+			interval: w.options.PollInterval, timeout: w.callTimeout(), elected: make(chan struct{}, 1),
 			tally: tally{table: w.table.spec.Table},
 		}
 		homeOf(s.runtime.pool, w.table).count(&t.tally)
@@ -70,7 +70,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.interval, t.limit = min(t.interval, w.options.PollInterval), min(t.limit, w.callTimeout())
+	t.interval, t.timeout = min(t.interval, w.options.PollInterval), min(t.timeout, w.callTimeout())
 	t.users++
 	return t
 }
@@ -203,9 +203,9 @@ func (t *tableWork) foldInterval() time.Duration {
 // within runs one of the table's own statements.
 func (t *tableWork) within(ctx context.Context, statement func(context.Context) error) error {
 	t.mu.Lock()
-	limit := t.limit
+	timeout := t.timeout
 	t.mu.Unlock()
-	return within(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
+	return within(ctx, timeout, t.system, t.table.telemetry.Logger(), &t.outage, statement)
 }
 
 // logError logs an error unless it is an outage: those are logged when they begin and when they end.
