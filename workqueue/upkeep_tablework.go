@@ -31,7 +31,7 @@ type tableWork struct {
 
 	mu       sync.Mutex
 	interval time.Duration // the shortest PollInterval of its workers
-	limit    time.Duration // the shortest callTimeout
+	timeout  time.Duration // the shortest callTimeout
 	users    int
 	serves   []*Worker // those that claim, or are about to
 	intake   []*Worker // of those, the ones that claim
