@@ -260,7 +260,7 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 			list[0].DueAt.Before(from.AddDate(1, 0, 0)) {
 			t.Errorf("backfilled %+v, %v", list, err)
 		}
-		if cancelled, err := f.timers.Cancel(t.Context(), tx, list[0].Key, key); err != nil || len(cancelled) != 2 {
+		if cancelled, err := f.timers.Cancel(t.Context(), tx, list[0].Key, o.Key); err != nil || len(cancelled) != 2 {
 			t.Errorf("cancelled %v, %v", cancelled, err)
 		}
 		if err := s.Resume(t.Context(), tx, "s"); err != nil {
