@@ -165,8 +165,8 @@ func (d *announcing) takeOver(ctx context.Context) (err error) {
 	return d.announceFrom(ctx, time.UnixMicro(0))
 }
 
-// within bounds the time of one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
-// finish.
+// within bounds the time of one of its statements. It is not cancelled with ctx, because an announcer that stops still
+// has work to finish.
 func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
 	defer cancel()

@@ -130,8 +130,8 @@ func (e *engine) within(ctx context.Context, timeout time.Duration, statement fu
 }
 
 // within runs one of our own statements for no longer than the timeout. Otherwise a connection whose peer has vanished
-// would block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is
-// an error like any other.
+// would block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool,
+// is an error like any other.
 func within(ctx context.Context, timeout time.Duration, at interface{ timedOut(error) }, logger *slog.Logger,
 	o *fault.Outage, statement func(context.Context) error) (err error) {
 	defer func() { o.Note(logger, err) }()

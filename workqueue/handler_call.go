@@ -49,8 +49,8 @@ func (e *engine) topicRests(d *delivery) bool {
 	return !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic)
 }
 
-// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, which is
-// logged, the handler is called, as for every row.
+// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, which
+// is logged, the handler is called, as for every row.
 func (d *delivery) leaveOutcome() (o *Outcome) {
 	leaves := d.engine.leaves
 	if leaves == nil || d.unreadable != nil {

@@ -57,12 +57,7 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 	if tx.tx.Conn().PgConn().TxStatus() == 'E' {
 		return aborted(result)
 	}
-	o := outcomeOf(result)
-	if err := d.settleIn(ctx, tx, o); err != nil {
-		return err
-	}
-	d.engine.noteSettled(o)
-	return nil
+	return d.engine.settleIn(ctx, tx, []*delivery{d}, []*Outcome{outcomeOf(result)})
 }
 
 // aborted is the result of a transaction in which a statement failed, so that it cannot be committed. An outcome that
@@ -82,33 +77,48 @@ func (handlerTx) Commit(context.Context) error {
 	return errors.New("txwork: Claim.Tx commits the transaction, together with the settle")
 }
 
-// settleIn settles the claim in the handler's transaction, and commits it. A settle that changes nothing is an error
-// even if it was applied before: the writes were then committed with it, and must not be written twice.
-func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
-	table := d.engine.table
-	rows, batch, err := settledTogether(ctx, []*delivery{d}, []*Outcome{o})
+// settleIn settles claims in the handler's transaction, and commits it. A claim of them that the settle does not change
+// is an error even if it was settled before: the writes were then committed with it, and must not be written twice.
+// What is not committed is told by the settle that follows.
+func (e *engine) settleIn(ctx context.Context, tx begunTx, claims []*delivery, outcomes []*Outcome) error {
+	rows, batch, err := settledTogether(ctx, claims, outcomes)
 	if err != nil {
 		return err
 	}
-	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, onlyTry)
+	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
+	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, onlyTry)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
 		lost := abortUnsettled(rows, done.ids)
 		switch {
-		case !slices.Contains(lost, d.ID): // rows behind it in its run were lost
-			err = nil
+		case !slices.ContainsFunc(claims, func(d *delivery) bool { return slices.Contains(lost, d.ID) }):
+			err = nil // rows behind these in their runs were lost
 		case err == nil:
-			err = &SettleError{Table: table.Name(), Lost: lost}
+			err = &SettleError{Table: e.table.Name(), Lost: lost}
 		}
 	}
 	if err == nil {
-		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {
-			done = settleResult{}
+		err = commitSettled(ctx, tx.tx, rows, batch)
+	}
+	if err != nil {
+		done = settleResult{ids: []uuid.UUID{}}
+	}
+	e.countSettled(done.rows)
+	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+	for i := 0; err == nil && i < len(batch); i++ {
+		e.noteSettled(batch[i].outcome)
+	}
+	return err
+}
+
+// abortUnsettled cancels the claims that a settle did not change: they were lost.
+func abortUnsettled(rows []*delivery, settled []uuid.UUID) (lost []uuid.UUID) {
+	for _, d := range rows {
+		if !slices.Contains(settled, d.ID) {
+			lost = append(lost, d.ID)
+			d.abort(ErrLeaseLost)
 		}
 	}
-	d.engine.countSettled(done.rows)
-	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
-	return err
+	return lost
 }
 
 // settledIn is how the handler's transaction settles the claim.

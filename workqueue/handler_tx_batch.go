@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txwork/txwork/workqueue/internal/fault"
-	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // BatchTx runs fn in one READ COMMITTED transaction and settles all claims of a batch in it: the writes commit if and
@@ -80,13 +76,17 @@ func runBatchTx(ctx context.Context, rows []*delivery, fn func(pgx.Tx) ([]error,
 	if again, isNeeded := withoutBehind(rows, results); isNeeded {
 		return again, nil
 	}
-	lost, err := settleBatchIn(ctx, tx, rows, results)
-	if err != nil {
-		return nil, err
+	outcomes := make([]*Outcome, len(rows))
+	for i, err := range results {
+		outcomes[i] = outcomeOf(err)
 	}
-	if lost {
+	err = e.settleIn(ctx, tx, rows, outcomes)
+	if errors.As(err, new(*SettleError)) { // a claim was lost
 		clear(results)
 		return rolledBack(results), nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	return results, nil
 }
@@ -108,52 +108,4 @@ func rolledBack(results []error) []error {
 		}
 	}
 	return results
-}
-
-// settleBatchIn settles claims in the handler's transaction, and commits it unless one of them was lost.
-func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []error) (lost bool, err error) {
-	e := rows[0].engine
-	outcomes := make([]*Outcome, len(rows))
-	for i := range rows {
-		outcomes[i] = outcomeOf(results[i])
-	}
-	all, batch, err := settledTogether(ctx, rows, outcomes)
-	if err != nil {
-		return false, err
-	}
-	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, onlyTry)
-	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
-		err = nil // rows behind these in their runs may have been lost
-		refused := &SettleError{Table: e.table.Name(), Lost: abortUnsettled(all, done.ids)}
-		if slices.ContainsFunc(rows, func(d *delivery) bool { return slices.Contains(refused.Lost, d.ID) }) {
-			call.End(telemetry.Event{IDs: []uuid.UUID{}, Err: refused})
-			return true, nil
-		}
-	}
-	if err == nil {
-		err = commitSettled(ctx, tx.tx, all, batch)
-	}
-	if err != nil {
-		done = settleResult{}
-	}
-	e.countSettled(done.rows)
-	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
-	for _, s := range batch {
-		if err == nil {
-			e.noteSettled(s.outcome)
-		}
-	}
-	return false, err
-}
-
-// abortUnsettled cancels the claims that a settle did not change: they were lost.
-func abortUnsettled(rows []*delivery, settled []uuid.UUID) (lost []uuid.UUID) {
-	for _, d := range rows {
-		if !slices.Contains(settled, d.ID) {
-			lost = append(lost, d.ID)
-			d.abort(ErrLeaseLost)
-		}
-	}
-	return lost
 }

@@ -235,9 +235,9 @@ func (q *Queue) logRests(ctx context.Context, begun []begunRest, batch []*settle
 	}
 }
 
-// lookAtUnchanged looks at the rows of a sorted batch that its statements did not change. It adds those to done that were
-// settled before, by a try or a handler's transaction whose reply was lost. The claims of the others are void, which is a
-// [SettleError].
+// lookAtUnchanged looks at the rows of a sorted batch that its statements did not change. It adds those to done that
+// were settled before, by a try or a handler's transaction whose reply was lost. The claims of the others are void,
+// which is a [SettleError].
 func (q *Queue) lookAtUnchanged(ctx context.Context, batch []*settlement, done *changes, try trial) error {
 	refs := make([]claimRef, len(batch))
 	for i, s := range batch {

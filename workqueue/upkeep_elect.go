@@ -193,8 +193,9 @@ func (t *tableWork) stepDown() {
 	t.system.listener.reconsider(t)
 }
 
-// standIfFree asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is free,
-// it makes the listener take it. If the database does not answer, it reports both: the error of the sweep says more.
+// standIfFree asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is
+// free, it makes the listener take it. If the database does not answer, it reports both: the error of the sweep says
+// more.
 func (t *tableWork) standIfFree(ctx context.Context) (free, live bool) {
 	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		free, live, err = t.swept.upkeepFree(ctx)

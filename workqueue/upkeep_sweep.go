@@ -19,8 +19,8 @@ const (
 )
 
 // runSweeps calls the table's sweeps until ctx is cancelled, unless another process does. It does so every second, or
-// less often if the sweeps would use more than a bounded share of the time. It has a goroutine of its own, so that claims
-// do not wait for the locks that a sweep waits for.
+// less often if the sweeps would use more than a bounded share of the time. It has a goroutine of its own, so that
+// claims do not wait for the locks that a sweep waits for.
 func (t *tableWork) runSweeps(ctx context.Context) {
 	var pause time.Duration
 	var swept time.Time

@@ -147,8 +147,8 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	}
 }
 
-// A commit of Claim.Tx was applied before its reply was lost. The handler has failed as far as it knows, but what is told
-// and counted of the row is what its transaction has made of it.
+// A commit of Claim.Tx was applied before its reply was lost. The handler has failed as far as it knows, but what is
+// told and counted of the row is what its transaction has made of it.
 func TestACommitWhoseReplyWasLostIsCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

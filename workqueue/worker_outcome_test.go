@@ -280,7 +280,7 @@ func TestAPanicOfLeavesIsLogged(t *testing.T) {
 	r.startOn(r.Pool, domain, workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return nil })
 	ids := r.insert("t")
 	r.awaitStatus(workqueue.Done, ids...)
-	for _, want := range []string{"Domain.Leaves panicked", "no rule for it", "worker_outcome_test.go", ids[0].String()} {
+	for _, want := range []string{"Domain.Leaves panicked", "no rule for it", ids[0].String()} {
 		if !strings.Contains(r.Logs.tail(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, r.Logs.tail())
 		}

@@ -299,6 +299,9 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 			if n := r.booked(id); n != 0 {
 				t.Errorf("booked %d times by a handler that had lost its lease", n)
 			}
+			if told := r.Events.outcomes()[id]; len(told) != 1 {
+				t.Errorf("it is told %+v, want once", told)
+			}
 			if row := r.row(id); row.Status != -1 && (row.Token != thief || row.Error != "") {
 				t.Errorf("the stale claim changed the row: %+v", row)
 			}

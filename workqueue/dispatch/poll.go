@@ -98,8 +98,8 @@ func (d *Poll) lookOrRun(ctx context.Context, quiet bool) (n int, next *Wake, er
 	return n, next, err
 }
 
-// restAfter is how long to rest after a run that did n things. nothingDue reports that nothing is known to be due before
-// the end of the rest.
+// restAfter is how long to rest after a run that did n things. nothingDue reports that nothing is known to be due
+// before the end of the rest.
 func (d *Poll) restAfter(n int, next *Wake) (wait time.Duration, nothingDue bool) {
 	rest := d.rest()
 	switch {

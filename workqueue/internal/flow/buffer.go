@@ -125,8 +125,9 @@ func (b *Buffer[R]) awaitRoom(ctx context.Context) (int, error) {
 	}
 }
 
-// wanted returns how many rows the next claim may take, and whether it is worthwhile at once: because half of the target
-// is free, or no handler is at work. A smaller claim that is not may follow after a pause, unless rows are waiting.
+// wanted returns how many rows the next claim may take, and whether it is worthwhile at once: because half of the
+// target is free, or no handler is at work. A smaller claim that is not may follow after a pause, unless rows are
+// waiting.
 func (b *Buffer[R]) wanted() (want int, enough bool) {
 	most := b.isolation.room()
 	b.mu.Lock()
