@@ -196,3 +196,33 @@ func TestACommitWhoseReplyWasLostIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// So it is with BatchTx. The batch is called again, in halves, but cannot commit twice.
+func TestACommitOfABatchWhoseReplyWasLostIsCounted(t *testing.T) {
+	t.Parallel()
+	var armed atomic.Bool
+	var lost, calls atomic.Int64
+	r := newLedgerRig(t, rigOptions{pool: func(c *pgxpool.Config) { loseReply(c, commitForgetter{&armed}, &lost) }})
+	ids := r.insertMany("t", 4)
+	r.drainBatches(workqueue.BatchOptions{Limit: 4}, func(ctx context.Context, batch []*noteClaim) ([]error, error) {
+		return workqueue.BatchTx(ctx, batch, func(tx pgx.Tx) ([]error, error) {
+			armed.Store(calls.Add(1) == 1)
+			for _, c := range batch {
+				if err := book(ctx, tx, c); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		})
+	})
+	if lost.Load() != 1 {
+		t.Fatalf("%d replies were lost", lost.Load())
+	}
+	for _, id := range ids {
+		told := r.Events.outcomes()[id]
+		if len(told) != 1 || told[0].Outcome != workqueue.RowAcked || r.row(id).Status != workqueue.Done ||
+			r.booked(id) != 1 {
+			t.Errorf("told of %+v, the row is %v, booked %d times", told, r.row(id).Status, r.booked(id))
+		}
+	}
+}
