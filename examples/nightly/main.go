@@ -133,8 +133,9 @@ func (p *planner) backfill(ctx context.Context, tx workqueue.Tx) (err error) {
 }
 
 // trigger asks for an additional report now.
-func (p *planner) trigger(ctx context.Context, tx workqueue.Tx) (err error) {
-	p.triggered, err = p.schedules.Trigger(ctx, tx, "nightly")
+func (p *planner) trigger(ctx context.Context, tx workqueue.Tx) error {
+	o, err := p.schedules.Trigger(ctx, tx, "nightly")
+	p.triggered = o.Key
 	return err
 }
 
