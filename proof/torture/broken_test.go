@@ -148,7 +148,7 @@ var breakages = map[string]breakage{
 				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
 			{"workqueue/worker_loop.go", "		cancels := w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
-			w.work.limited(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				_, err := w.queue.Sweep(ctx, sweepLimit)
 				return err
 			})
