@@ -62,8 +62,8 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
 		t.Errorf("a dry run changed %d rows", n)
 	}
-	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{3,
-		true}) {
+	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{Matched: 3,
+		DryRun: true}) {
 		t.Errorf("a dry run printed %+v", d)
 	}
 	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]",
@@ -194,7 +194,17 @@ func TestAListSaysHowFarItSearched(t *testing.T) {
 	purge := []string{"purge", "outbox", "--failed-older-than", "0s", "--dry-run"}
 	c.run(purge...).ok().prints(".outbox: at least 0 done, 20000 failed")
 	c.run(append(purge, "--limit", "7")...).ok().prints(".outbox: 0 done, 7 failed")
+	c.run(append(purge, "--exact")...).ok().prints(".outbox: 0 done, 20001 failed\n")
 	if p := decode[purged](c.run(append(purge, "--topic", "rare", "--json")...).ok()); p.Failed != 1 || !p.AtLeast {
 		t.Errorf("dead letters of the topic are %+v", p)
 	}
+	redrive := []string{"redrive", "outbox", "--topic", "rare", "--dry-run"}
+	c.run(redrive...).ok().prints("at least 1 row of ", "; --exact counts all of them")
+	if r := decode[selected](c.run(append(redrive, "--json")...).ok()); r.Matched != 1 || !r.AtLeast {
+		t.Errorf("the rows that would be redriven are %+v", r)
+	}
+	if r := decode[selected](c.run(append(redrive, "--exact", "--json")...).ok()); r.Matched != 1 || r.AtLeast {
+		t.Errorf("the rows that would be redriven are, counted exactly, %+v", r)
+	}
+	c.run("redrive", "outbox", "--topic", "rare", "--exact").exits(exitUsage).says("--exact goes with --dry-run")
 }

@@ -371,25 +371,25 @@ func TestTopBehindABacklog(t *testing.T) {
 	c := newMigratedCLI(t)
 	const rows = "INSERT INTO {schema}.outbox (topic, payload, due_at, status, attempts, locked_until, owner_token, " +
 		"completed_at, failed_at, cancelled_at) SELECT 't', '{}', now() - "
-	c.exec(rows + "interval '1 day', 0, 0, NULL, NULL, NULL, NULL, NULL FROM generate_series(1, 12000)")
+	c.exec(rows + "interval '1 day', 0, 0, NULL, NULL, NULL, NULL, NULL FROM generate_series(1, 9900)")
 	c.exec(rows + "interval '1 hour', 1, 1, now() + CASE WHEN i < 4 THEN -1 ELSE 1 END * interval '1 hour', " +
 		"'01a2087a-7574-7b55-8a53-f7b675147d89', NULL, NULL, NULL FROM generate_series(1, 20) AS g (i)")
 	c.exec(rows + "interval '1 day', 3, 1, NULL, NULL, now(), now(), CASE WHEN i % 2 = 0 THEN now() END " +
 		"FROM generate_series(1, 22000) AS g (i)")
 	f := decode[topFrame](c.top("--json").ok())
 	q := f.find(t, "outbox", "")
-	if q.Ready != 12_000 || q.InProgress != 20 || q.Expired != 3 || q.AtLeast || q.Of.DeadLetters != topRows ||
+	if q.Ready != 9900 || q.InProgress != 20 || q.Expired != 3 || q.AtLeast || q.Of.DeadLetters != topRows ||
 		!q.Of.MoreDead || !q.Of.MoreRecent || q.MoreLater || q.Of.MoreWaiting {
 		t.Errorf("the outbox is %+v, %+v", q, q.Of)
 	}
 	if len(f.Leases) != 1 || f.Leases[0].Rows != 20 || f.Leases[0].Expired != 3 {
 		t.Errorf("the leases are %+v", f.Leases)
 	}
-	if cells := q.row().cells; cells[6] != "10k+" || cells[1] != "12k" {
+	if cells := q.row().cells; cells[6] != "10k+" || cells[1] != "9900" {
 		t.Errorf("shown as %q", cells)
 	}
 	q.AtLeast, q.InProgress = true, 0
-	if cells := q.row().cells; cells[3] != "0+" || cells[1] != "12k+" || cells[2] != "0" {
+	if cells := q.row().cells; cells[3] != "0+" || cells[1] != "9900+" || cells[2] != "0" {
 		t.Errorf("shown as %q", cells)
 	}
 }

@@ -16,7 +16,7 @@ const (
 
 	// RunningRows is how many due rows are read of a table to find those in progress, which older rows that are ready
 	// could hide. No index knows the state of a row, because a claim would then have to write to it.
-	RunningRows = 50_000
+	RunningRows = 10_000
 
 	// leastShare is how many rows are read of each lane at least.
 	leastShare = 50
