@@ -35,6 +35,7 @@ func newPurgeCommand(a *app) *cobra.Command {
 	flags.IntVar(&o.limit, "limit", 0, "delete at most this many of each kind (default: all)")
 	addFilterFlags(flags, &o.filter)
 	o.asking.addFlags(flags, purged{})
+	o.addExact(flags)
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.limit < 0 || flags.Changed("limit") && o.limit == 0 {

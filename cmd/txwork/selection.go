@@ -24,10 +24,14 @@ type asking struct{ yes, dryRun, exact, json bool }
 
 func (k *asking) addFlags(flags *pflag.FlagSet, form any) {
 	flags.BoolVar(&k.yes, "yes", false, "do not ask")
-	flags.BoolVar(&k.dryRun, "dry-run", false, fmt.Sprintf("only count the rows, of which it reads at most %d",
-		operate.MaxSearched))
-	flags.BoolVar(&k.exact, "exact", false, "with --dry-run: "+exactMeaning)
+	flags.BoolVar(&k.dryRun, "dry-run", false, "only count the rows")
 	jsonVar(flags, &k.json, jsonUsage, form)
+}
+
+// addExact adds the flag of commands whose rows may be too many to be counted by the way.
+func (k *asking) addExact(flags *pflag.FlagSet) {
+	flags.BoolVar(&k.exact, "exact", false, fmt.Sprintf("with --dry-run, which reads at most %d rows: %s",
+		operate.MaxSearched, exactMeaning))
 }
 
 // check refuses flags under which the command could not ask.
@@ -45,6 +49,7 @@ func (s *selection) addFlags(flags *pflag.FlagSet, form any) {
 	addFilterFlags(flags, &s.Filter)
 	flags.IntVar(&s.Limit, "limit", 0, "without IDs, at most so many rows (default: all)")
 	s.asking.addFlags(flags, form)
+	s.addExact(flags)
 }
 
 // check says what is wrong with the flags, given whether ids were named. The parameter all is the name of the flag that

@@ -208,3 +208,36 @@ func TestAListSaysHowFarItSearched(t *testing.T) {
 	}
 	c.run("redrive", "outbox", "--topic", "rare", "--exact").exits(exitUsage).says("--exact goes with --dry-run")
 }
+
+// So do lists of jobs and timers that filter or show what has ended. Lists of live ones find all of them.
+func TestListsOfJobsAndTimersReadABoundedNumber(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("INSERT INTO {schema}.jobs (priority, kind, queue, args) VALUES (2, 'rare', 'q', '{}')")
+	c.exec(`INSERT INTO {schema}.jobs (priority, kind, queue, args, status, attempts, completed_at)
+		SELECT 2, 'noise', 'q', '{}', 2, 1, now() FROM generate_series(1, $1)`, operate.MaxSearched)
+	c.exec(`INSERT INTO {schema}.timers (key, topic, payload, fire_at, generation, status, attempts, completed_at, failed_at)
+		SELECT 'k' || lpad(i::text, 6, '0'), 't', '', now(), 1, 2 + (i > $1)::int, 1, now(), CASE WHEN i > $1 THEN now() END
+		FROM generate_series(1, $1 + 1) AS g (i)`, operate.MaxSearched)
+	for _, of := range []struct{ list, noun, finds string }{
+		{"jobs list --kind rare", "jobs", "rare"},
+		{"timers list --status failed", "timers", "k020001"},
+	} {
+		list := strings.Fields(of.list)
+		r := c.run(list...).ok().says("20000 " + of.noun + " searched: --after ")
+		if strings.Contains(r.stdout, of.finds) {
+			t.Errorf("%s finds a row beyond what is searched: %s", of.list, r.stdout)
+		}
+		p := decode[struct {
+			Next     string
+			Searched int
+		}](c.run(append(list, "--json")...).ok())
+		if p.Searched != operate.MaxSearched {
+			t.Errorf("%s searched %d rows", of.list, p.Searched)
+		}
+		if r := c.run(append(list, "--after", p.Next)...).ok().prints(of.finds); strings.Contains(r.stderr, "searched") {
+			t.Errorf("%s goes on at its end: %s", of.list, r.stderr)
+		}
+	}
+	c.run("jobs", "list", "--kind", "rare", "--status", "ready").ok().prints("rare")
+	c.run("timers", "list", "--status", "failed", "--prefix", "k020001").ok().prints("k020001")
+}
