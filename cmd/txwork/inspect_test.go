@@ -92,12 +92,13 @@ func TestCountsAreLowerBoundsUnlessTheyAreToBeExact(t *testing.T) {
 			" FROM generate_series(1, $1)", more)
 	}
 	bounded := decode[counted](c.run("stats", "jobs", "--json").ok()).Tables[0]
-	if !bounded.AtLeast || !bounded.MoreLater || !bounded.MoreWaiting || !bounded.MoreFailed || bounded.Failed != topRows ||
-		bounded.Ready != topRows || bounded.OldestReady < 3600 {
+	if !bounded.AtLeast || !bounded.MoreLater || !bounded.MoreWaiting || !bounded.MoreFailed ||
+		bounded.Failed != topRows || bounded.Ready != topRows || bounded.OldestReady < 3600 {
 		t.Errorf("the bounded counts are %+v", bounded)
 	}
 	exact := decode[counted](c.run("stats", "jobs", "--exact", "--json").ok()).Tables[0]
-	if exact.AtLeast || exact.Ready != more || exact.Scheduled != more || exact.Waiting != more || exact.Failed != more {
+	if exact.AtLeast || exact.Ready != more || exact.Scheduled != more || exact.Waiting != more ||
+		exact.Failed != more {
 		t.Errorf("the exact counts are %+v", exact)
 	}
 	c.run("stats", "jobs").ok().prints("10000+", "--exact counts all rows")

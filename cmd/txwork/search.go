@@ -10,8 +10,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// livesOnly tells whether all of the states are those of rows that have not ended. There are indexes of these rows only,
-// so a list of them needs no bound on what has ended.
+// livesOnly tells whether all of the states are those of rows that have not ended. There are indexes of these rows
+// only, so a list of them does not read what has ended.
 func livesOnly(states []workqueue.State) bool {
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s workqueue.State) bool {
 		return !slices.Contains(operate.LiveStates, string(s))

@@ -62,8 +62,8 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
 		t.Errorf("a dry run changed %d rows", n)
 	}
-	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{Matched: 3,
-		DryRun: true}) {
+	d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok())
+	if d != (selected{Matched: 3, DryRun: true}) {
 		t.Errorf("a dry run printed %+v", d)
 	}
 	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]",
@@ -234,7 +234,8 @@ func TestListsOfJobsAndTimersReadABoundedNumber(t *testing.T) {
 		if p.Searched != operate.MaxSearched {
 			t.Errorf("%s searched %d rows", of.list, p.Searched)
 		}
-		if r := c.run(append(list, "--after", p.Next)...).ok().prints(of.finds); strings.Contains(r.stderr, "searched") {
+		r = c.run(append(list, "--after", p.Next)...).ok().prints(of.finds)
+		if strings.Contains(r.stderr, "searched") {
 			t.Errorf("%s goes on at its end: %s", of.list, r.stderr)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/outbox"
@@ -519,10 +520,10 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 			"END, CASE WHEN i %% 4 = 3 THEN 'card ' || i END FROM generate_series(1, $1) AS g (i)", at)
 	}
 	const read = "SELECT sum(blks_hit + blks_read)::bigint FROM pg_stat_database WHERE datname = current_database()"
-	frame := func() (pages int64, f topFrame) {
+	pagesOf := func(run func()) (pages int64) {
 		c.exec("SELECT pg_stat_force_next_flush()")
 		before := value[int64](c, read)
-		f = decode[topFrame](c.top("--json").ok())
+		run()
 		last := int64(-1)
 		eventually(t, "the session's statistics are there", func() bool { // a session sends its statistics when it ends
 			pages = value[int64](c, read) - before
@@ -530,6 +531,10 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 			last = pages
 			return still
 		})
+		return pages
+	}
+	frame := func() (pages int64, f topFrame) {
+		pages = pagesOf(func() { f = decode[topFrame](c.top("--json").ok()) })
 		return pages, f
 	}
 	size := pgtest.Size(60_000, 400_000)
@@ -551,5 +556,17 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 	}
 	if len(f.Skipped) > 0 {
 		t.Errorf("skipped %+v", f.Skipped)
+	}
+	// So do the commands that count. Each reads some pages of the catalog, too.
+	const catalog = 10_000
+	for command, rows := range map[string]int64{"stats outbox": 5 * topRows,
+		"redrive outbox --all-failed --dry-run":                              operate.MaxSearched,
+		"cancel outbox --all-live --dry-run":                                 operate.MaxSearched,
+		"purge outbox --done-older-than 0s --failed-older-than 0s --dry-run": 2 * operate.MaxSearched} {
+		pages := pagesOf(func() { c.run(strings.Fields(command)...).ok().prints("0") })
+		t.Logf("%s reads %d pages", command, pages)
+		if pages > rows+catalog {
+			t.Errorf("%s reads %d pages, more than one for each of %d rows", command, pages, rows)
+		}
 	}
 }
