@@ -63,12 +63,14 @@ type Filter struct {
 	State []workqueue.State
 	// Before is the last id of the previous page.
 	Before uuid.UUID
+	// From is the smallest id that is searched, which bounds what a page costs of which few jobs match. Default: any.
+	From uuid.UUID
 	// Limit is the size of the page; 0 means [MaxPage], which is also the maximum.
 	Limit int
 }
 
 // List reads jobs in the descending order of their ids, which is newest first for the default ids. Page with
-// [Filter].Before. Its cost grows with the number of jobs that it has to skip.
+// [Filter].Before. Its cost grows with the number of jobs that it has to skip, which [Filter].From bounds.
 func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
 	if f.Limit < 0 || f.Limit > MaxPage {
 		return nil, validate.Errorf("Limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
@@ -115,6 +117,9 @@ func (f Filter) where() (string, []any) {
 	conditions = append(conditions, sqltext.WithinStates("t", statuses, states)...)
 	if f.Before != uuid.Nil {
 		add("t.id < ?::pg_catalog.uuid", f.Before)
+	}
+	if f.From != uuid.Nil {
+		add("t.id >= ?::pg_catalog.uuid", f.From)
 	}
 	if len(conditions) == 0 {
 		return "", nil

@@ -87,8 +87,7 @@ var gaugeList = func() []metrics.Metric {
 		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), "+
 			"in_progress, waiting (for their turn or a join) and dead_letter. Counted up to %d rows of a table and "+
 			"state, ready and in_progress among the first %d due rows, in equal parts by queue and priority. A lower "+
-			"bound where txwork.queue.depth.bounded is 1. Tables of schedules have dead_letter only", countedRows,
-			survey.RunningRows)),
+			"bound where txwork.queue.depth.bounded is 1. Tables of schedules have dead_letter only", countedRows, dueRows)),
 		gauge(boundedGauge, "", stated, "1 where txwork.queue.depth has reached its bound, so that there are at least "+
 			"so many rows, and dead_letters_last_hour, the age of expired and in_progress rows, txwork.lease.overrun and "+
 			"txwork.queue.not_returning may be lower bounds, too; 0 where it is exact"),

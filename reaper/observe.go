@@ -19,6 +19,9 @@ import (
 const (
 	// countedRows bounds how many rows of a table are counted in each state.
 	countedRows = 20_000
+
+	// dueRows bounds how many due rows are counted if countedRows of them do not show all.
+	dueRows = 50_000
 	// recentDeadLetters is the age up to which a dead letter is recent.
 	recentDeadLetters = time.Hour
 	// overdueJoin is long enough for ten sweeps or more, each of which should have ended the join.
@@ -131,6 +134,7 @@ func (l *look) at(ctx context.Context) error {
 	}
 	tables = slices.DeleteFunc(tables, func(f survey.Facts) bool { return !l.serves(&f) })
 	for i := range tables {
+		tables[i].DueRows = dueRows
 		l.table(ctx, &tables[i])
 	}
 	for _, schema := range l.schemas {

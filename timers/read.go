@@ -18,6 +18,7 @@ type Filter struct {
 	Status []workqueue.Status // any of these; none means all
 	State  []workqueue.State  // any of these, which tell the statuses apart further; none means all
 	After  string             // the last key of the previous page
+	UpTo   string             // the last key that is searched, which bounds what a page costs; empty means all
 	Limit  int                // the size of a page: at most [MaxPage], which is also the default
 }
 
@@ -29,6 +30,7 @@ func (f Filter) check() error {
 		checkStates(f.State),
 		validate.Size("prefix", len(f.Prefix), MaxKey), validate.Text("prefix", f.Prefix),
 		validate.Size("after", len(f.After), MaxKey), validate.Text("after", f.After),
+		validate.Size("up to", len(f.UpTo), MaxKey), validate.Text("up to", f.UpTo),
 	)
 }
 
@@ -39,8 +41,14 @@ func (f Filter) limit() int {
 	return f.Limit
 }
 
-// last returns a text that sorts after every key with the prefix.
-func (f Filter) last() string { return f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1) }
+// last is the last key that is searched, or a text that sorts after every key with the prefix.
+func (f Filter) last() string {
+	last := f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1)
+	if f.UpTo != "" {
+		return min(last, f.UpTo)
+	}
+	return last
+}
 
 func (f Filter) statuses() []int {
 	statuses := make([]int, len(f.Status))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
@@ -172,6 +173,8 @@ func (j shownJob) progress() string {
 type jobsPage struct {
 	Jobs []shownJob `json:"jobs"`           // the newest first
 	Next *uuid.UUID `json:"next,omitempty"` // for --after; missing on the last page
+	// Searched is how many jobs were searched, if the page ended there before it was full: next goes on there.
+	Searched int `json:"searched,omitempty"`
 }
 
 func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsListOptions) error {
@@ -179,6 +182,11 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 	var now time.Time
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at
+		from, err := d.jobsSearchedFrom(ctx, tx, o.filter)
+		if err != nil {
+			return err
+		}
+		o.filter.From = from
 		list, more, err := pageOf(o.filter.Limit, jobs.MaxPage, func(limit int, last *jobs.Info) ([]jobs.Info, error) {
 			f := o.filter
 			if f.Limit = limit; last != nil {
@@ -189,8 +197,11 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 		for _, i := range list {
 			p.Jobs = append(p.Jobs, newShownJob(i, now))
 		}
-		if more {
+		switch {
+		case more:
 			p.Next = &list[len(list)-1].ID
+		case from != uuid.Nil:
+			p.Next, p.Searched = &from, operate.MaxSearched
 		}
 		return err
 	})
@@ -203,6 +214,23 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 	return a.printJobs(p, now)
 }
 
+// jobsSearchedFrom returns the smallest id that a page of a filter searches. It is zero if nothing needs to be bounded.
+func (d *database) jobsSearchedFrom(ctx context.Context, tx workqueue.Tx, f jobs.Filter) (from uuid.UUID, err error) {
+	if f.Kind == "" && f.Queue == "" && f.Schedule == "" && len(f.State) == 0 || livesOnly(f.State) {
+		return from, nil
+	}
+	before := f.Before
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	end, err := searchEnd(ctx, tx, "SELECT r.id::text FROM "+pgx.Identifier{d.Schema, jobsTable}.Sanitize()+
+		" AS r WHERE r.id < $1::uuid ORDER BY r.id DESC OFFSET $2::int LIMIT 1", before)
+	if err != nil || end == "" {
+		return from, err
+	}
+	return uuid.Parse(end)
+}
+
 func (a *app) printJobs(p jobsPage, now time.Time) error {
 	g := newGrid(a.stdout, "ID", "KIND", "QUEUE", "PRIORITY", "STATUS", "DUE OR ENDED", "ATTEMPTS", "PROGRESS",
 		"LAST ERROR")
@@ -213,6 +241,9 @@ func (a *app) printJobs(p jobsPage, now time.Time) error {
 	}
 	if err := g.flush(); err != nil || p.Next == nil {
 		return err
+	}
+	if p.Searched > 0 {
+		return a.hintSearch("job", p.Searched, p.Next.String())
 	}
 	return a.hintMore(p.Next.String())
 }

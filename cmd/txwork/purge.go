@@ -35,6 +35,7 @@ func newPurgeCommand(a *app) *cobra.Command {
 	flags.IntVar(&o.limit, "limit", 0, "delete at most this many of each kind (default: all)")
 	addFilterFlags(flags, &o.filter)
 	o.asking.addFlags(flags, purged{})
+	o.addExact(flags)
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.limit < 0 || flags.Changed("limit") && o.limit == 0 {
@@ -88,9 +89,11 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		part := &parts[i]
 		if part.Given {
 			part.rows = part.rows.At(now).Before(now.Add(-part.Duration))
-			if err := d.countPart(ctx, t, part, &found, o.dryRun); err != nil {
+			n, more, err := d.countFor(ctx, t, part.rows, o.asking)
+			if err != nil {
 				return explain(err)
 			}
+			*part.count(&found), found.AtLeast = n, found.AtLeast || more
 		}
 	}
 	if o.dryRun {
@@ -113,19 +116,6 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		err = printErr
 	}
 	return explain(err)
-}
-
-// countPart counts the rows of a part: all of them before they are deleted, and only so many if nothing is deleted.
-func (d *database) countPart(
-	ctx context.Context, t *workqueue.Table, part *purging, found *purged, preview bool,
-) (err error) {
-	if !preview {
-		*part.count(found), err = d.count(ctx, t, part.rows)
-		return err
-	}
-	n, more, err := d.Preview(ctx, t, part.rows, operate.MaxSearched)
-	*part.count(found), found.AtLeast = n, found.AtLeast || more
-	return err
 }
 
 // A purgedAbout is what the audit says of a purge.
@@ -209,14 +199,12 @@ func (a *app) printPurged(p purged, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(p)
 	}
-	verb, least := "deleted from", ""
+	verb := "deleted from"
 	if p.DryRun {
 		verb = "would be deleted from"
 	}
-	if p.AtLeast {
-		least = "at least "
-	}
-	_, err := fmt.Fprintf(a.stdout, "%s %s: %s%d done, %d failed\n", verb, p.Table, least, p.Done, p.Failed)
+	_, err := fmt.Fprintf(a.stdout, "%s %s: %s%d done, %d failed%s\n", verb, p.Table, leastOf(p.AtLeast), p.Done,
+		p.Failed, exactly(p.AtLeast))
 	return err
 }
 

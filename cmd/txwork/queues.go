@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -25,21 +28,31 @@ type shownQueue struct {
 	MaxRunning int     `json:"max_running,omitempty"`     // the limit of jobs in progress; missing without one
 	Rate       float64 `json:"rate_per_second,omitempty"` // the limit of jobs started in a second; missing without one
 	Burst      int     `json:"burst,omitempty"`           // number of jobs that may start at once after a quiet period
+
+	AtLeast     bool `json:"at_least,omitempty"`           // there may be more ready and in_progress jobs
+	MoreLater   bool `json:"scheduled_at_least,omitempty"` // there may be more scheduled jobs
+	MoreWaiting bool `json:"waiting_at_least,omitempty"`   // there may be more waiting jobs
 }
 
 func newQueuesCommand(a *app) *cobra.Command {
 	cmd := newCommand("queues", "Show the queues of jobs, their limits and their depths", cobra.NoArgs)
 	asJSON := jsonFlag(cmd, queuesList{})
+	exact := exactFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
-			all, err := d.queues(cmd.Context(), c)
+			read := d.boundedQueues
+			if *exact {
+				read = func(ctx context.Context) (queuesList, error) { return d.queues(ctx, c) }
+			}
+			list, err := read(cmd.Context())
 			if err != nil {
 				return err
 			}
+			list.Partial = d.Partial
 			if *asJSON {
-				return a.printJSON(queuesList{all, d.Partial})
+				return a.printJSON(list)
 			}
-			return a.printQueues(all)
+			return a.printQueues(list)
 		})
 	}
 	return cmd
@@ -48,34 +61,76 @@ func newQueuesCommand(a *app) *cobra.Command {
 // A queuesList is what queues prints.
 type queuesList struct {
 	Queues  []shownQueue `json:"queues"`            // in the order of their names
+	More    bool         `json:"more,omitempty"`    // there may be more queues than were read
 	Partial bool         `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
-func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, error) {
-	all := []shownQueue{}
-	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
-		list, err := c.Queues(ctx, tx)
-		for _, q := range list {
-			all = append(all, shownQueue{q.Name, q.Paused, q.Ready, q.Scheduled, q.Waiting, q.InProgress, q.MaxRunning,
-				q.Rate, q.Burst})
+func (d *database) queues(ctx context.Context, c *jobs.Client) (list queuesList, err error) {
+	list.Queues = []shownQueue{}
+	err = d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+		all, err := c.Queues(ctx, tx)
+		for _, q := range all {
+			list.Queues = append(list.Queues, shownQueue{Name: q.Name, Paused: q.Paused, Ready: q.Ready,
+				Scheduled: q.Scheduled, Waiting: q.Waiting, InProgress: q.InProgress, MaxRunning: q.MaxRunning,
+				Rate: q.Rate, Burst: q.Burst})
 		}
 		return err
 	})
-	return all, err
+	return list, err
 }
 
-func (a *app) printQueues(all []shownQueue) error {
+// boundedQueues counts as many jobs as top does, from the index of claims and that of rows that are held back.
+func (d *database) boundedQueues(ctx context.Context) (list queuesList, err error) {
+	list.Queues = []shownQueue{}
+	err = d.eachFacts(ctx, []string{jobsTable}, func(r survey.Reader, t *survey.Facts) error {
+		parts, cut, err := operate.Parts(ctx, r, t)
+		if err != nil {
+			return err
+		}
+		held, more, err := survey.HeldLanes(ctx, r, t, topRows)
+		if err != nil {
+			return err
+		}
+		list.More = cut
+		waiting := map[string]int64{}
+		for _, h := range held {
+			waiting[h.Name] = h.Rows
+			if !slices.ContainsFunc(parts, func(p operate.Part) bool { return p.Name == h.Name }) {
+				parts = append(parts, operate.Part{Name: h.Name, AtLeast: cut, MoreLater: cut})
+			}
+		}
+		for _, p := range parts {
+			list.Queues = append(list.Queues, shownQueue{p.Name, p.Paused, p.Ready, p.Scheduled, waiting[p.Name],
+				p.InProgress, int(p.MaxRunning), p.Rate, int(p.Burst), p.AtLeast, p.MoreLater, more || t.Filtered})
+		}
+		return nil
+	})
+	slices.SortFunc(list.Queues, func(a, b shownQueue) int { return strings.Compare(a.Name, b.Name) })
+	return list, err
+}
+
+func (a *app) printQueues(list queuesList) error {
 	g := newGrid(a.stdout, "QUEUE", "PAUSED", "READY", "SCHEDULED", "WAITING", "IN PROGRESS", "MAX RUNNING", "RATE",
 		"BURST")
-	for _, q := range all {
+	more := list.More
+	for _, q := range list.Queues {
 		rate := "-"
 		if q.Rate > 0 {
 			rate = strconv.FormatFloat(q.Rate, 'g', -1, 64) + "/s"
 		}
-		g.add(named(q.Name), yesOrDash(q.Paused), fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
-			fmt.Sprint(q.InProgress), positive(q.MaxRunning), rate, positive(q.Burst))
+		g.add(named(q.Name), yesOrDash(q.Paused), atLeast(q.Ready, q.AtLeast), atLeast(q.Scheduled, q.MoreLater),
+			atLeast(q.Waiting, q.MoreWaiting), atLeast(q.InProgress, q.AtLeast), positive(q.MaxRunning), rate,
+			positive(q.Burst))
+		more = more || q.AtLeast || q.MoreLater || q.MoreWaiting
 	}
-	return g.flush()
+	err := g.flush()
+	if list.More && err == nil {
+		_, err = fmt.Fprintln(a.stdout, "there may be more queues than were read")
+	}
+	if more && !list.Partial && err == nil {
+		_, err = fmt.Fprintln(a.stdout, moreThanCounted)
+	}
+	return err
 }
 
 // yesOrDash formats what is so or not for a cell.

@@ -62,8 +62,8 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
 		t.Errorf("a dry run changed %d rows", n)
 	}
-	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{3,
-		true}) {
+	d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok())
+	if d != (selected{Matched: 3, DryRun: true}) {
 		t.Errorf("a dry run printed %+v", d)
 	}
 	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]",
@@ -194,7 +194,51 @@ func TestAListSaysHowFarItSearched(t *testing.T) {
 	purge := []string{"purge", "outbox", "--failed-older-than", "0s", "--dry-run"}
 	c.run(purge...).ok().prints(".outbox: at least 0 done, 20000 failed")
 	c.run(append(purge, "--limit", "7")...).ok().prints(".outbox: 0 done, 7 failed")
+	c.run(append(purge, "--exact")...).ok().prints(".outbox: 0 done, 20001 failed\n")
 	if p := decode[purged](c.run(append(purge, "--topic", "rare", "--json")...).ok()); p.Failed != 1 || !p.AtLeast {
 		t.Errorf("dead letters of the topic are %+v", p)
 	}
+	redrive := []string{"redrive", "outbox", "--topic", "rare", "--dry-run"}
+	c.run(redrive...).ok().prints("at least 1 row of ", "; --exact counts all of them")
+	if r := decode[selected](c.run(append(redrive, "--json")...).ok()); r.Matched != 1 || !r.AtLeast {
+		t.Errorf("the rows that would be redriven are %+v", r)
+	}
+	if r := decode[selected](c.run(append(redrive, "--exact", "--json")...).ok()); r.Matched != 1 || r.AtLeast {
+		t.Errorf("the rows that would be redriven are, counted exactly, %+v", r)
+	}
+	c.run("redrive", "outbox", "--topic", "rare", "--exact").exits(exitUsage).says("--exact goes with --dry-run")
+}
+
+// So do lists of jobs and timers that filter or show what has ended. Lists of live ones find all of them.
+func TestListsOfJobsAndTimersReadABoundedNumber(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("INSERT INTO {schema}.jobs (priority, kind, queue, args) VALUES (2, 'rare', 'q', '{}')")
+	c.exec(`INSERT INTO {schema}.jobs (priority, kind, queue, args, status, attempts, completed_at)
+		SELECT 2, 'noise', 'q', '{}', 2, 1, now() FROM generate_series(1, $1)`, operate.MaxSearched)
+	c.exec(`INSERT INTO {schema}.timers (key, topic, payload, fire_at, generation, status, attempts, completed_at, failed_at)
+		SELECT 'k' || lpad(i::text, 6, '0'), 't', '', now(), 1, 2 + (i > $1)::int, 1, now(), CASE WHEN i > $1 THEN now() END
+		FROM generate_series(1, $1 + 1) AS g (i)`, operate.MaxSearched)
+	for _, of := range []struct{ list, noun, finds string }{
+		{"jobs list --kind rare", "jobs", "rare"},
+		{"timers list --status failed", "timers", "k020001"},
+	} {
+		list := strings.Fields(of.list)
+		r := c.run(list...).ok().says("20000 " + of.noun + " searched: --after ")
+		if strings.Contains(r.stdout, of.finds) {
+			t.Errorf("%s finds a row beyond what is searched: %s", of.list, r.stdout)
+		}
+		p := decode[struct {
+			Next     string
+			Searched int
+		}](c.run(append(list, "--json")...).ok())
+		if p.Searched != operate.MaxSearched {
+			t.Errorf("%s searched %d rows", of.list, p.Searched)
+		}
+		r = c.run(append(list, "--after", p.Next)...).ok().prints(of.finds)
+		if strings.Contains(r.stderr, "searched") {
+			t.Errorf("%s goes on at its end: %s", of.list, r.stderr)
+		}
+	}
+	c.run("jobs", "list", "--kind", "rare", "--status", "ready").ok().prints("rare")
+	c.run("timers", "list", "--status", "failed", "--prefix", "k020001").ok().prints("k020001")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -20,6 +21,7 @@ func newStatsCommand(a *app) *cobra.Command {
 	asJSON := jsonFlag(cmd, counted{}, hearing{}, happened{})
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
 	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")
+	exact := exactFlag(cmd.Flags())
 	var since age
 	cmd.Flags().Var(&since, "since", "show what happened since this `long` ago, such as 36h or 7d, from the table history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -30,6 +32,9 @@ func newStatsCommand(a *app) *cobra.Command {
 			return usagef("--since is %v: it must be between %v and %v, and is not for --announcers", since.Duration,
 				minSince, maxSince)
 		}
+		if *exact && (*announcers || since.Given) {
+			return usagef("--exact is for counts of rows, not for --announcers and --since")
+		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
 			if since.Given {
 				return a.showHappened(cmd.Context(), d, args, since.Duration, *asJSON)
@@ -37,7 +42,7 @@ func newStatsCommand(a *app) *cobra.Command {
 			if *announcers {
 				return a.showAnnouncers(cmd.Context(), d, args, *during, *asJSON)
 			}
-			all, err := d.counted(cmd.Context(), args)
+			all, err := d.counted(cmd.Context(), args, *exact)
 			if err != nil {
 				return explain(err)
 			}
@@ -71,14 +76,19 @@ type tableStats struct {
 	Cancelled   int64   `json:"cancelled"`            // ended by a cancel
 	OldestReady float64 `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
 	Partial     bool    `json:"partial"`              // row-level security hides rows from the role
+
+	AtLeast     bool `json:"at_least"`           // there may be more ready, in_progress and expired rows
+	MoreLater   bool `json:"scheduled_at_least"` // there may be more scheduled rows
+	MoreWaiting bool `json:"waiting_at_least"`   // there may be more waiting rows
+	MoreFailed  bool `json:"failed_at_least"`    // there may be more failed and cancelled rows
 }
 
 // counted counts the table that is named, or all of them and the log.
-func (d *database) counted(ctx context.Context, names []string) (c counted, err error) {
+func (d *database) counted(ctx context.Context, names []string, exact bool) (c counted, err error) {
 	c = counted{Tables: []tableStats{}, Logs: []operate.Log{}}
 	logOnly := len(names) > 0 && isLog(d.Schema, names[0])
 	if !logOnly {
-		if c.Tables, err = d.stats(ctx, names); err != nil || len(names) > 0 {
+		if c.Tables, err = d.stats(ctx, names, exact); err != nil || len(names) > 0 {
 			return c, err
 		}
 	}
@@ -89,10 +99,13 @@ func (d *database) counted(ctx context.Context, names []string) (c counted, err 
 	return c, err
 }
 
-func (d *database) stats(ctx context.Context, names []string) ([]tableStats, error) {
+func (d *database) stats(ctx context.Context, names []string, exact bool) ([]tableStats, error) {
 	tables, err := d.tables(ctx, names...)
 	if err != nil {
 		return nil, err
+	}
+	if !exact {
+		return d.boundedStats(ctx, tables)
 	}
 	all := make([]tableStats, len(tables))
 	for i, t := range tables {
@@ -100,28 +113,84 @@ func (d *database) stats(ctx context.Context, names []string) ([]tableStats, err
 		if err != nil {
 			return nil, err
 		}
-		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.Cancelled,
-			s.OldestReady.Seconds(), s.Partial}
+		all[i] = tableStats{Table: t.Name(), Ready: s.Ready, Scheduled: s.Scheduled, InProgress: s.InProgress,
+			Expired: s.Expired, Waiting: s.Waiting, Failed: s.Failed, Cancelled: s.Cancelled,
+			OldestReady: s.OldestReady.Seconds(), Partial: s.Partial}
 	}
 	return all, nil
+}
+
+// boundedStats counts as many rows as top does.
+func (d *database) boundedStats(ctx context.Context, tables []*workqueue.Table) (all []tableStats, err error) {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Spec().Table
+	}
+	err = d.eachFacts(ctx, names, func(r survey.Reader, t *survey.Facts) error {
+		s, err := boundedStatsOf(ctx, r, t)
+		all = append(all, s)
+		return err
+	})
+	return all, err
+}
+
+// eachFacts calls do for each of some tables, with a reader that counts at most as many rows in a state as top does.
+func (d *database) eachFacts(ctx context.Context, names []string, do func(survey.Reader, *survey.Facts) error) error {
+	reader := survey.Reader{From: d.Pool, Limit: operate.ReadLimit}
+	return reader.Together(ctx, func(r survey.Reader) error {
+		var facts []survey.Facts
+		err := r.Read(ctx, func(tx pgx.Tx) (err error) {
+			facts, err = survey.Tables(ctx, tx, d.Schema, topRows, names...)
+			return err
+		})
+		for i := 0; err == nil && i < len(facts); i++ {
+			err = do(r, &facts[i])
+		}
+		return err
+	})
+}
+
+func boundedStatsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (s tableStats, err error) {
+	parts, cut, err := operate.Parts(ctx, r, t)
+	if err != nil {
+		return s, err
+	}
+	held, err := survey.HeldRows(ctx, r, t, topRows)
+	if err != nil {
+		return s, err
+	}
+	ended, err := survey.CountUnsuccessful(ctx, r, t, topRows)
+	if err != nil {
+		return s, err
+	}
+	w := operate.Whole(t, parts)
+	return tableStats{t.Schema + "." + t.Name, w.Ready, w.Scheduled, w.InProgress, w.Expired, held.Rows, ended.Failed,
+		ended.Cancelled, w.OldestReady, t.Filtered, w.AtLeast || cut, w.MoreLater || cut, held.More || t.Filtered,
+		ended.More || t.Filtered}, nil
 }
 
 func (a *app) printStats(all []tableStats) error {
 	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "WAITING", "FAILED", "CANCELLED",
 		"OLDEST READY")
+	more := false
 	for _, s := range all {
 		oldest := "-"
 		if s.Ready > 0 {
 			oldest = rough(postgres.Seconds(s.OldestReady))
 		}
-		g.add(s.Table, fmt.Sprint(s.Ready), fmt.Sprint(s.Scheduled), fmt.Sprint(s.InProgress), fmt.Sprint(s.Expired),
-			fmt.Sprint(s.Waiting), fmt.Sprint(s.Failed), fmt.Sprint(s.Cancelled), oldest)
+		g.add(s.Table, atLeast(s.Ready, s.AtLeast), atLeast(s.Scheduled, s.MoreLater), atLeast(s.InProgress, s.AtLeast),
+			atLeast(s.Expired, s.AtLeast), atLeast(s.Waiting, s.MoreWaiting), atLeast(s.Failed, s.MoreFailed),
+			atLeast(s.Cancelled, s.MoreFailed), oldest)
+		more = more || !s.Partial && (s.AtLeast || s.MoreLater || s.MoreWaiting || s.MoreFailed)
 	}
 	err := g.flush()
 	for _, s := range all {
 		if s.Partial && err == nil {
 			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", s.Table, partial)
 		}
+	}
+	if more && err == nil {
+		_, err = fmt.Fprintln(a.stdout, moreThanCounted)
 	}
 	return err
 }

@@ -253,6 +253,7 @@ var meanings = map[string]string{
 	"connections":       "^connections that ",
 	"count":             "^(how many jobs|so many times)$",
 	"dry-run":           "^only (count the rows|show the times)",
+	"exact":             "^(with --dry-run, .*: )?count all rows, which takes long in large tables$",
 	"domain":            " `domain`.*; one of .*, repeat for more$",
 	"from":              ", as RFC 3339 has it",
 	"json":              "JSON",

@@ -208,11 +208,11 @@ func TestMoreRowsThanAreLookedAtForErrors(t *testing.T) {
 		w.exec("INSERT INTO outbox (topic, payload, due_at) SELECT 'a', '{}', now() + $1::interval FROM "+
 			"generate_series(1, $2::int) AS g (i)", due, n)
 	}
-	fill(21000, "2 hours") // which no attempt of the row waits for
+	fill(11000, "2 hours") // which no attempt of the row waits for
 	w.finds("unknown-handler", []string{unhandled})
-	fill(21000, "-1 second")
+	fill(11000, "-1 second")
 	for _, check := range []string{"unknown-handler", "ends-process"} {
-		w.unseen(check, "outbox", "more than 20000 rows are due: ")
+		w.unseen(check, "outbox", "more than 10000 rows are due: ")
 	}
 	w.exec("DELETE FROM outbox WHERE topic = 'a'")
 	w.exec("SET session_replication_role = replica; INSERT INTO outbox (topic, payload, status, attempts, completed_at, " +

@@ -17,7 +17,7 @@ const (
 	maxHead   = 5000        // rows at the heads of all lanes together
 	maxSample = 1000        // dead letters, rows of one key, and the like
 	maxShown  = 5           // rows shown in a finding
-	maxErrors = 4 * maxHead // rows that are read at the heads of all lanes together to find those with an error
+	maxErrors = 2 * maxHead // rows that are read at the heads of all lanes together to find those with an error
 
 	maxListed    = 20  // settings, indexes, limits, slots and sessions that wait
 	maxSequences = 200 // sequences of the schema

@@ -97,7 +97,7 @@ func groups(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []Part
 		parts = append(parts, Part{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
 			Scheduled: g.Later, InProgress: g.Running,
 			Expired: g.Expired, OldestReady: max(g.OldestReady, 0), Longest: max(g.Longest, 0),
-			Overdue: g.Overdue, AtLeast: cut || due >= survey.RunningRows,
+			Overdue: g.Overdue, AtLeast: cut || due >= int64(t.MaxRunning()),
 			MoreLater: cut || later >= int64(t.HeadRows)})
 	}
 	return parts, cut, err

@@ -35,6 +35,22 @@ func HeldRows(ctx context.Context, r Reader, f *Facts, limit int) (Held, error) 
 	return held, err
 }
 
+// HeldLane is how many rows of a queue, or what the first column of the table's lanes is, are held back.
+type HeldLane struct {
+	Name string
+	Rows int64
+}
+
+// HeldLanes counts at most limit rows of all lanes together, and tells whether there may be more.
+func HeldLanes(ctx context.Context, r Reader, f *Facts, limit int) (lanes []HeldLane, more bool, err error) {
+	lanes, err = rows[HeldLane](ctx, r, "held_lanes", f, limit)
+	seen := int64(0)
+	for _, l := range lanes {
+		seen += l.Rows
+	}
+	return lanes, seen >= int64(limit), err
+}
+
 // DeadLetters counts rows that have failed for good and were not cancelled.
 type DeadLetters struct {
 	Rows   int64
@@ -52,4 +68,17 @@ const passed = 10
 // CountDeadLetters counts at most limit dead letters, the latest first, and how many of them are recent.
 func CountDeadLetters(ctx context.Context, r Reader, f *Facts, limit int, recent time.Duration) (DeadLetters, error) {
 	return one[DeadLetters](ctx, r, "dead", f, limit, recent.Seconds(), passed*limit)
+}
+
+// Unsuccessful are rows that ended without success.
+type Unsuccessful struct {
+	Failed, Cancelled int64
+	More              bool `db:"-"` // there may be more of both, older than those that were counted
+}
+
+// CountUnsuccessful counts at most limit rows, the latest first.
+func CountUnsuccessful(ctx context.Context, r Reader, f *Facts, limit int) (Unsuccessful, error) {
+	u, err := one[Unsuccessful](ctx, r, "unsuccessful", f, limit)
+	u.More = u.Failed+u.Cancelled >= int64(limit)
+	return u, err
 }

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,7 @@ const (
 
 	// RunningRows is how many due rows are read of a table to find those in progress, which older rows that are ready
 	// could hide. No index knows the state of a row, because a claim would then have to write to it.
-	RunningRows = 50_000
+	RunningRows = 10_000
 
 	// leastShare is how many rows are read of each lane at least.
 	leastShare = 50
@@ -45,6 +46,7 @@ type Facts struct {
 
 	HeadRows int // how many rows are read at the heads of all lanes together
 	LaneRows int // how many rows are read at the head of each lane; 0 for an equal share of HeadRows
+	DueRows  int // how many due rows are read to find those in progress; 0 for [RunningRows]
 }
 
 // Tables returns the txwork tables of a schema, or those with the given names. In each, at most headRows rows are read
@@ -153,4 +155,4 @@ func (f *Facts) MaxLanes() int { return MaxLanes }
 func (f *Facts) MaxHead() int { return f.HeadRows }
 
 // MaxRunning is how many due rows are read of all lanes together to find rows in progress.
-func (f *Facts) MaxRunning() int { return max(RunningRows, f.HeadRows) }
+func (f *Facts) MaxRunning() int { return max(cmp.Or(f.DueRows, RunningRows), f.HeadRows) }
