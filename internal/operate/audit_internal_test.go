@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/migrations"
@@ -93,6 +94,24 @@ func TestTheAuditIsSearchedInParts(t *testing.T) {
 		if len(p.Rows) != c.want {
 			t.Errorf("%+v: %d rows", c.filter, len(p.Rows))
 		}
+	}
+}
+
+// A small table without an index, such as that of how long the audit is kept, is read without compiling the statement,
+// which takes longer than all else of a page.
+func TestReadsAreNotCompiled(t *testing.T) {
+	t.Parallel()
+	d, db := audited(t)
+	config := db.Pool.Config()
+	config.ConnConfig.RuntimeParams["jit"] = "on"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(pool.Close)
+	d.Pool = pool
+	var compiles string
+	must(t, d.Read(t.Context(), func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), "SHOW jit").Scan(&compiles) }))
+	if compiles != "off" {
+		t.Errorf("jit is %s", compiles)
 	}
 }
 
