@@ -5986,19 +5986,31 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"(integer) FROM PUBLIC;
 -- Where producers write now: to rows, or to the log. They are told in the transaction in which they write, and the
 -- switch waits for them: the lock is that of an INSERT, and is taken before the look. It runs with its owner's rights,
 -- so that producers of a log that has moved need none on the rows. No search_path is pinned: every name is qualified.
+-- The table of rows may be dropped once the outbox has moved.
 CREATE FUNCTION "{{schema}}"."outbox_log_storage"() RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
+DECLARE
+    has_rows CONSTANT pg_catalog.bool := pg_catalog.to_regclass('"{{schema}}"."outbox"') IS NOT NULL;
+    has_moved pg_catalog.bool;
 BEGIN
-    LOCK TABLE "{{schema}}"."outbox" IN ROW EXCLUSIVE MODE;
-    RETURN (SELECT CASE WHEN s.successor IS NULL THEN 'rows' ELSE 'log' END FROM "{{schema}}"."outbox_log_state" AS s);
+    IF has_rows THEN
+        LOCK TABLE "{{schema}}"."outbox" IN ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.successor IS NOT NULL INTO has_moved FROM "{{schema}}"."outbox_log_state" AS s;
+    IF NOT has_rows AND NOT has_moved THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'there is no table of rows {{schema}}.outbox that could move to the log {{schema}}.outbox_log',
+            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';
+    END IF;
+    RETURN CASE WHEN has_moved THEN 'log' ELSE 'rows' END;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_storage"() FROM PUBLIC;
 
--- Refuses rows once they have moved. A transaction whose snapshot is from before the switch could not know of it, and
--- succeeds when it is repeated.
+-- Refuses rows once they have moved, and pauses of topics, which rows that move and messages of the log would not obey.
+-- A transaction whose snapshot is from before the switch could not know of it, and succeeds when it is repeated.
 CREATE FUNCTION "{{schema}}"."outbox_log_rows_moved"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -6008,6 +6020,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
             HINT = 'Repeat the transaction.';
+    END IF;
+    IF TG_LEVEL = 'ROW' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log, whose topics cannot be paused',
+            HINT = 'Pause the subscription.';
     END IF;
     RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log and takes no rows',
@@ -6037,6 +6054,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
             HINT = 'Repeat the transaction.';
+    END IF;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN -- they were dropped
+        RETURN NEW;
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     SELECT r.id INTO holder FROM "{{schema}}"."outbox" AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
     IF holder IS NOT NULL THEN
@@ -6101,6 +6126,13 @@ BEGIN
         RETURN format('topics are paused, which a log does not have: resume %s, and pause the subscription afterwards',
             names);
     END IF;
+    SELECT count(*) INTO n FROM ((SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END LIMIT 10000)
+        UNION ALL
+        (SELECT FROM (SELECT r.key_limit FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END LIMIT 10000) AS r WHERE r.key_limit > 0)) AS l;
+    IF n > 0 THEN
+        RETURN format('%s rows have a key with a limit, which a message does not have: let relays deliver them, or '
+            'cancel them', n);
+    END IF;
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
     FROM pg_attribute AS a
     WHERE a.attrelid = '"{{schema}}"."outbox"'::regclass AND a.attnum > 0 AND NOT a.attisdropped
@@ -6115,10 +6147,11 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_hindrance"() FROM PUBLIC;
 
 -- How far a move is: rows (not begun), moving or moved; the successor; and what has not moved. Of the rows it counts so
--- many as the parameter says, those in progress among them.
+-- many as the parameter says, those in progress and those of a key with a limit among them: these do not move, and relays
+-- of the rows have to deliver them.
 CREATE FUNCTION "{{schema}}"."outbox_log_moving"(
     most integer DEFAULT 10000, OUT state text, OUT successor text, OUT unfinished bigint, OUT in_progress bigint,
-    OUT blocking bigint, OUT seconds double precision
+    OUT blocking bigint, OUT limited bigint, OUT seconds double precision
 )
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -6151,6 +6184,9 @@ BEGIN
         (SELECT r.status FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND r.waiting LIMIT $1)) AS l;
     SELECT count(*) INTO blocking
     FROM (SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END LIMIT $1) AS d;
+    SELECT count(*) INTO limited FROM ((SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END LIMIT $1)
+        UNION ALL
+        (SELECT FROM (SELECT r.key_limit FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END LIMIT $1) AS r WHERE r.key_limit > 0)) AS l;
 END
 $txwork$;
 
@@ -6217,7 +6253,8 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE "{{schema}}"."outbox" IN SHARE ROW EXCLUSIVE MODE; -- and the others in the order of producers
+            LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
+            -- and the others in the order of producers
             LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
             SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         END IF;
@@ -6242,11 +6279,14 @@ BEGIN
         SELECT $1, l, ROW(0, 0, 0, '{}'::bigint[], 0)::"{{schema}}"."outbox_log_seen" FROM generate_series(0, $2 - 1) AS l;
         UPDATE "{{schema}}"."outbox_log_state" AS s SET successor = $1, moving = true, switched_at = clock_timestamp();
     END IF;
-    IF (SELECT count(*) FROM pg_trigger AS t
+    IF to_regclass('"{{schema}}"."outbox"') IS NOT NULL AND (SELECT count(*) FROM pg_trigger AS t
         WHERE t.tgname = 'outbox_log_moved'
-          AND t.tgrelid IN ('"{{schema}}"."outbox"'::regclass, '"{{schema}}"."outbox_log_dedup"'::regclass)) < 2 THEN
+          AND t.tgrelid IN (to_regclass('"{{schema}}"."outbox"'), to_regclass('"{{schema}}"."outbox_topic"'),
+            '"{{schema}}"."outbox_log_dedup"'::regclass)) < 3 THEN
         CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox"
         FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT OR UPDATE ON "{{schema}}"."outbox_topic"
+        FOR EACH ROW WHEN (NEW.paused) EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
         CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_dedup"
         FOR EACH ROW EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
     END IF;
@@ -6255,7 +6295,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer) FROM PUBLIC;
 
--- Parks rows that have not ended for the successor, about so many: with their ids, attempts, times and dedup keys, and
+-- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their ids, attempts, times and dedup keys, and
 -- in the order of their keys. When none is left, it ends the move, and the pause of the successor. Says how many rows
 -- it has moved, and whether the move has ended. A row that is redriven afterwards is moved by another call.
 --
@@ -6277,7 +6317,10 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    key text;
     keys text[];
+    chosen text[] := '{}';
+    room integer := $2;
     picked uuid[];
     locked uuid[];
     parked integer;
@@ -6302,6 +6345,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'there is no table of rows {{schema}}.outbox that could move to the log {{schema}}.outbox_log',
+            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';
     END IF;
     IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -6333,7 +6381,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('the rows of {{schema}}.outbox do not move to subscription %s',
                 coalesce(quote_literal($1), 'NULL')),
-            HINT = 'Call {{schema}}.outbox_log_take_over first, with the name of the subscription.';
+            HINT = 'Call {{schema}}.outbox_log_take_over first, with the name of the subscription. Make a successor that was '
+                'removed again.';
     END IF;
     picked := ARRAY(
         SELECT r.id FROM "{{schema}}"."outbox" AS r
@@ -6359,16 +6408,27 @@ BEGIN
             WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END
             ORDER BY r.concurrency_key, r.key_seq LIMIT least($2, 200))) AS k (key)
         ORDER BY 1 LIMIT least($2, 200));
+    FOREACH key IN ARRAY own.keys LOOP
+        room := own.room - (SELECT count(*) FROM (
+            SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END LIMIT $2) AS u);
+        EXIT WHEN own.room < 0 AND own.chosen <> '{}';
+        chosen := own.chosen || own.key;
+    END LOOP;
     locked := ARRAY(
         SELECT r.id
         FROM "{{schema}}"."outbox" AS r
         JOIN (
             SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u ON u.id = r.id
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u ON u.id = r.id
         ORDER BY r.id FOR UPDATE OF r SKIP LOCKED);
     picked := own.picked || ARRAY(
         SELECT unnest(a.ids)
@@ -6376,11 +6436,11 @@ BEGIN
             SELECT array_agg(u.id) AS ids
             FROM (
             SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u
             LEFT JOIN unnest(own.locked) AS l (id) ON l.id = u.id
             GROUP BY u.concurrency_key
             HAVING bool_and(l.id IS NOT NULL AND NOT u.runs)) AS a);
@@ -6400,6 +6460,7 @@ BEGIN
             CASE WHEN g.failed_at IS NOT NULL THEN
                     coalesce(CASE WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers END, '{}')
                     || jsonb_build_object('txwork-permanent', coalesce(g.last_error, ''))
+                WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers - 'txwork-permanent'
                 ELSE g.headers END,
             g.retry, $1, g.id, 0, g.created_at, g.topic, g.key, g.payload, CASE WHEN octet_length($1 || ':' || g.concurrency_key) <= 255 THEN $1 || ':' || g.concurrency_key
                     ELSE $1 || '#' || encode(sha256(convert_to(g.concurrency_key, 'UTF8')), 'hex') END,
