@@ -25,8 +25,8 @@ type MoveOptions struct {
 	Lanes int
 
 	// LockTimeout bounds how long producers and relays wait behind the switch at a time, because it waits for a
-	// transaction that has written rows. Then it lets them pass, and tries again after as long. The statement_timeout and
-	// the transaction_timeout of the role do not count. Default: 2 s.
+	// transaction that has written rows. Then it lets them pass, and tries again after as long. The timeouts of the role
+	// for statements and transactions do not count. Default: 2 s.
 	LockTimeout time.Duration
 
 	// Wait bounds how long the switch is tried. Default: 1 minute.
@@ -62,7 +62,7 @@ const (
 
 // ErrSwitch is that of a move whose switch was not possible in time, because a transaction that has written messages
 // stayed open, or, on the way back, a message in progress. Nothing was changed.
-var ErrSwitch = errors.New("transactions or messages that the switch waits for did not end, so the outbox was not switched")
+var ErrSwitch = errors.New("what the switch of the outbox has to wait for did not end")
 
 // Move moves an outbox from rows to a log while producers and relays run. The outbox has to be opened with [MoveToLog],
 // as all its producers, and the schema needs the log's tables. The pool's role has to own the tables.

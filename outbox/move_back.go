@@ -48,8 +48,11 @@ func (o *Outbox) MoveBack(ctx context.Context, pool *pgxpool.Pool, opts MoveBack
 		if err != nil || isBack {
 			return err
 		}
-		return queue.Query(ctx, func(scan func(...any) error) error { return scan(&moved) },
-			"SELECT * FROM "+o.named("give_back")+"(coalesce(nullif($1::integer, 0), 5000))", opts.Most)
+		call, args := "SELECT "+o.named("give_back")+"()", []any{}
+		if opts.Most > 0 {
+			call, args = "SELECT "+o.named("give_back")+"($1::integer)", []any{opts.Most}
+		}
+		return queue.Query(ctx, func(scan func(...any) error) error { return scan(&moved) }, call, args...)
 	}
 	if err = m.switched(ctx, giveBack); !isBlocked(err) {
 		return moved, err

@@ -43,15 +43,14 @@ func TestTheSwitchOutlivesTheTimeoutsOfItsRole(t *testing.T) {
 	}
 	moved := make(chan error, 1)
 	go func() {
-		_, err := f.box.Move(t.Context(), pool, outbox.MoveOptions{Subscription: "main", LockTimeout: time.Hour,
-			Wait: 1000 * time.Hour})
+		_, err := f.box.Move(t.Context(), pool, outbox.MoveOptions{Subscription: "main", LockTimeout: 10 * time.Second,
+			Wait: time.Hour})
 		moved <- err
 	}()
-	const waiting = " FROM pg_stat_activity WHERE query LIKE '%take_over%' AND wait_event_type = 'Lock' " +
-		"AND pid IN (SELECT pid FROM pg_locks WHERE relation = to_regclass($1)) AND clock_timestamp() - query_start > $2::interval"
-	rows := f.Schema + ".outbox"
 	f.until("the switch has waited for longer than the timeout", func() bool {
-		return f.count("SELECT count(*)"+waiting, rows, "1 second") == 1
+		return f.count("SELECT count(*) FROM pg_stat_activity AS a JOIN pg_locks AS l USING (pid) "+
+			"WHERE l.relation = to_regclass($1) AND NOT l.granted AND clock_timestamp() - a.query_start > '1 second'",
+			f.Schema+".outbox") == 1
 	})
 	isLifted.Store(true)
 	if err := held.Commit(t.Context()); err != nil {
@@ -150,8 +149,8 @@ func TestAMoveWithoutATableOfRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.exec(down)
-	if got := f.send(f.box, outbox.Message{Topic: "t", DedupKey: "k"}, outbox.Message{Topic: "t", DedupKey: "k"}); !got[1].
-		Duplicate || got[0].Duplicate {
+	unique := outbox.Message{Topic: "t", DedupKey: "k"}
+	if got := f.send(f.box, unique, unique); got[0].Duplicate || !got[1].Duplicate {
 		t.Errorf("messages of the log: %+v", got)
 	}
 	if s := f.moveState(); s.Stage != outbox.AfterMove || s.Unfinished != 0 {
@@ -258,8 +257,8 @@ func TestVerbsFindRowsThatMove(t *testing.T) {
 // Options that are about rows which have ended are those of the rows that stay.
 func TestAnOutboxThatMovesKeepsItsRetention(t *testing.T) {
 	t.Parallel()
-	box, err := outbox.Open(outbox.Options{Storage: outbox.MoveToLog, Retention: time.Hour, FailedRetention: 2 * time.Hour,
-		DeleteDone: true})
+	box, err := outbox.Open(outbox.Options{Storage: outbox.MoveToLog, Retention: time.Hour,
+		FailedRetention: 2 * time.Hour, DeleteDone: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +286,8 @@ func TestSubscriptionsThatAreMadeDuringAMove(t *testing.T) {
 	f.exec("SELECT "+f.table+"_take_over('main')", []any{}...)
 	f.send(f.box, inKey("k", "log"))
 	f.inTx(func(tx pgx.Tx) error {
-		return f.box.Subscribe(t.Context(), workqueue.Pgx(tx), outbox.Subscription{Name: "audit", From: outbox.Beginning})
+		return f.box.Subscribe(t.Context(), workqueue.Pgx(tx),
+			outbox.Subscription{Name: "audit", From: outbox.Beginning})
 	})
 	got := make(chan string, 10)
 	f.subscriber("audit", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
@@ -312,7 +312,7 @@ func TestSubscriptionsThatAreMadeDuringAMove(t *testing.T) {
 	}
 }
 
-// Rows whose key has a limit do not move: the switch is refused, and if such a row comes back afterwards, it is told of.
+// Rows whose key has a limit do not move: the switch is refused, and they are counted.
 func TestRowsWithALimitDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newMoving(t)

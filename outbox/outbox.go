@@ -76,8 +76,8 @@ func (o *Outbox) DDL() (up, down string, err error) {
 // of [Outbox.Tables].
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
-// Tables returns all tables of the outbox, for the reaper: with [MoveToLog] that of rows and that of parked messages, else
-// one.
+// Tables returns all tables of the outbox, for the reaper: with [MoveToLog] that of rows and that of parked messages,
+// else one.
 func (o *Outbox) Tables() []*workqueue.Table {
 	if o.rows != nil {
 		return append(o.rows.Tables(), o.table)

@@ -27,8 +27,10 @@ func (o *Outbox) CancelScheduled(ctx context.Context, tx workqueue.Tx, ids ...uu
 			break
 		}
 		var rows []uuid.UUID
-		if rows, err = o.idsOf(ctx, tx, "SELECT r.id FROM "+pgx.Identifier{table.Spec().Schema, table.Spec().Table}.Sanitize()+" AS r WHERE r.id = ANY ($1::uuid[]) "+
-			"AND r.status = 0 AND r.attempts = 0 AND r.due_at > now()", ids); err != nil || len(rows) == 0 {
+		name := pgx.Identifier{table.Spec().Schema, table.Spec().Table}.Sanitize()
+		rows, err = o.idsOf(ctx, tx, "SELECT r.id FROM "+name+" AS r WHERE r.id = ANY ($1::uuid[]) "+
+			"AND r.status = 0 AND r.attempts = 0 AND r.due_at > now()", ids)
+		if err != nil || len(rows) == 0 {
 			continue
 		}
 		rows, err = table.In(tx).Cancel(ctx, rows, "before it was due")

@@ -66,7 +66,7 @@ type movedOutbox struct {
 	Unfinished   int64   `json:"unfinished"`          // rows that have not ended, of which 20000 are counted
 	InProgress   int64   `json:"in_progress"`         // rows of these that a relay has in hand
 	Blocking     int64   `json:"blocking"`            // dead letters that block their keys: they move, too
-	Limited      int64   `json:"limited"`             // rows whose key has a limit: they do not move, and have to be delivered
+	Limited      int64   `json:"limited"`             // rows whose key has a limit, which do not move
 	Hindrance    string  `json:"hindrance,omitempty"` // why the switch is not possible
 	DryRun       bool    `json:"dry_run"`             // nothing was changed
 }

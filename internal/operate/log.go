@@ -28,7 +28,7 @@ type Moving struct {
 	Subscription string `json:"subscription"` // the one that gets the rows
 	Unfinished   int64  `json:"unfinished"`   // rows that have not ended, of which 20000 are counted
 	InProgress   int64  `json:"in_progress"`  // rows of these that a relay has in hand
-	Limited      int64  `json:"limited"`      // rows of these whose key has a limit: they do not move, and have to be delivered
+	Limited      int64  `json:"limited"`      // rows of these whose key has a limit, which do not move
 }
 
 // A Subscription is one of a log.

@@ -76,7 +76,7 @@ type Move struct {
 // MoveOf returns the move to a log, or nil if there is none.
 func MoveOf(ctx context.Context, r Reader, l *Log) (*Move, error) {
 	all, err := Rows[Move](ctx, r, "SELECT m.successor, coalesce(m.unfinished, 0), coalesce(m.in_progress, 0), "+
-		"coalesce(m.limited, 0) FROM "+l.Q("_state")+" AS s CROSS JOIN LATERAL "+l.Q("_moving")+"() AS m WHERE s.moving")
+		"coalesce(m.limited, 0) FROM "+l.Q("_state")+" AS s CROSS JOIN "+l.Q("_moving")+"() AS m WHERE s.moving")
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}

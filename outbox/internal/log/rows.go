@@ -86,7 +86,8 @@ func (v view) Switches(to string) string {
 
 // GoesBack is the condition of a parked message that becomes a row: it has not ended, or it is a dead letter.
 func (view) GoesBack(row string) string {
-	return strings.ReplaceAll("(@.completed_at IS NULL OR @.failed_at IS NOT NULL AND @.cancelled_at IS NULL)", "@", row)
+	return strings.ReplaceAll("(@.completed_at IS NULL OR @.failed_at IS NOT NULL AND @.cancelled_at IS NULL)", "@",
+		row)
 }
 
 // SeesEverything has seen all transactions.
@@ -120,5 +121,6 @@ func (v view) Limited(most string) string {
 func (v view) RefusesNoRows() string {
 	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'there is no table of rows %s that could move to the log %s',
-            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';`, v.RowsName(), v.Name())
+            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';`, v.RowsName(),
+		v.Name())
 }

@@ -91,8 +91,8 @@ BEGIN
     SELECT count(*) INTO parked FROM (SELECT FROM {{.Parked}} AS k WHERE {{.GoesBack "k"}} LIMIT $1 + 1) AS k;
     SELECT count(*) INTO scheduled FROM (SELECT FROM {{.Named "later"}} LIMIT $1 + 1) AS l;
     IF own.kept + own.parked + own.scheduled > $1 THEN
-        RETURN format('%s messages are not delivered, %s are parked and %s scheduled, more than %s together: let relays '
-            'of subscription %s deliver them, and redrive, discard or cancel others', own.kept, own.parked,
+        RETURN format('%s messages are not delivered, %s are parked and %s scheduled, more than %s together: let '
+            'relays of subscription %s deliver them, and redrive, discard or cancel others', own.kept, own.parked,
             own.scheduled, $1, names);
     END IF;
     RETURN NULL;
@@ -102,12 +102,13 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "back_hindrance"}}(integer) FROM PUBLIC;
 
 -- Moves the outbox back to rows, and says how many messages became rows. It waits for all transactions that have
--- written messages, as long as the lock_timeout of the session says, and new ones wait behind it. While a consumer has a
--- page or a parked message in hand it fails (55P03): pause the subscription before, and call it again.
+-- written messages, as long as the lock_timeout of the session says, and new ones wait behind it. While a consumer has
+-- a page or a parked message in hand it fails (55P03): pause the subscription before, and call it again.
 --
 -- Under its locks all messages are committed. Rows are inserted in the order of their keys: what is parked, the log
--- behind what is settled, and what is scheduled. They draw their places here, since nobody else writes one. Dead letters
--- stay dead letters. The subscription is removed, and what remains of the log is trimmed as it ages.
+-- behind what is settled, and what is scheduled. They draw their places here, since nobody else writes one, and so need
+-- no lock for each key. Dead letters stay dead letters. The subscription is removed, and what remains of the log is
+-- trimmed as it ages.
 CREATE FUNCTION {{.Named "give_back"}}(most integer DEFAULT {{.MaxBack}}) RETURNS bigint
 LANGUAGE plpgsql
 {{.Settings}}
@@ -176,7 +177,9 @@ BEGIN
     END LOOP;
     parked := ARRAY(SELECT k.id FROM {{.Parked}} AS k WHERE k.subscription = own.s.name AND {{.GoesBack "k"}});
     ids := ARRAY(
-        SELECT m.id FROM unnest(own.xids, own.seqs) AS u (xid, seq) JOIN {{.Log}} AS m ON m.xid = u.xid AND m.seq = u.seq
+        SELECT m.id
+        FROM unnest(own.xids, own.seqs) AS u (xid, seq)
+        JOIN {{.Log}} AS m ON m.xid = u.xid AND m.seq = u.seq
         UNION ALL SELECT k.message_id FROM {{.Parked}} AS k WHERE k.id = ANY (own.parked)
         UNION ALL SELECT l.id FROM {{.Named "later"}} AS l);
     WITH freed AS (
@@ -200,7 +203,8 @@ BEGIN
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> '{{.Permanent}}' ELSE l.last_error END
                 AS last_error,
-            CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - '{{.Permanent}}' ELSE l.headers END AS headers,
+            CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - '{{.Permanent}}' ELSE l.headers END
+                AS headers,
             l.retry, l.topic, l.key, l.payload,
             CASE WHEN l.nth = 1 AND NOT EXISTS (
                 SELECT FROM {{.Rows}} AS r WHERE r.topic = l.topic AND r.dedup_key = d.dedup_key) THEN d.dedup_key END
