@@ -236,6 +236,46 @@ func TestTheWayBackWaitsForMessagesInHand(t *testing.T) {
 	}
 }
 
+// A mover that dies in the switch has changed nothing, and one that dies before it has paused the subscription. Whoever
+// calls again goes on.
+func TestAWayBackThatDiedGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	held, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(context.Background()) }()
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
+		t.Fatal(err)
+	}
+	f.inTx(func(tx pgx.Tx) error {
+		_, err := f.box.PauseSubscription(t.Context(), workqueue.Pgx(tx), "main")
+		return err
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: time.Hour})
+		ended <- err
+	}()
+	f.until("its session is ended while it waits", func() bool {
+		return f.count("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) AS is FROM pg_locks "+
+			"WHERE relation = to_regclass($1) AND NOT granted) AS t WHERE t.is", f.Schema+".outbox") > 0
+	})
+	if err := receive(t, ended); err == nil {
+		t.Error("the way back has ended without its session")
+	}
+	if s := f.moveState(); s.Stage != outbox.AfterMove || s.Back != "" {
+		t.Errorf("state: %+v", s)
+	}
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.moveBack(); n != 1 || f.rowsLeft("status = 0") != 1 {
+		t.Errorf("%d messages became rows, want 1", n)
+	}
+}
+
 // What rows cannot have is named before anything changes.
 func TestWhatHindersTheWayBack(t *testing.T) {
 	t.Parallel()

@@ -6654,8 +6654,8 @@ BEGIN
     SELECT count(*) INTO parked FROM (SELECT FROM "{{schema}}"."outbox_log_parked" AS k WHERE (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) LIMIT $1 + 1) AS k;
     SELECT count(*) INTO scheduled FROM (SELECT FROM "{{schema}}"."outbox_log_later" LIMIT $1 + 1) AS l;
     IF own.kept + own.parked + own.scheduled > $1 THEN
-        RETURN format('%s messages are not delivered, %s are parked and %s scheduled, more than %s together: let relays '
-            'of subscription %s deliver them, and redrive, discard or cancel others', own.kept, own.parked,
+        RETURN format('%s messages are not delivered, %s are parked and %s scheduled, more than %s together: let '
+            'relays of subscription %s deliver them, and redrive, discard or cancel others', own.kept, own.parked,
             own.scheduled, $1, names);
     END IF;
     RETURN NULL;
@@ -6665,12 +6665,13 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_back_hindrance"(integer) FROM PUBLIC;
 
 -- Moves the outbox back to rows, and says how many messages became rows. It waits for all transactions that have
--- written messages, as long as the lock_timeout of the session says, and new ones wait behind it. While a consumer has a
--- page or a parked message in hand it fails (55P03): pause the subscription before, and call it again.
+-- written messages, as long as the lock_timeout of the session says, and new ones wait behind it. While a consumer has
+-- a page or a parked message in hand it fails (55P03): pause the subscription before, and call it again.
 --
 -- Under its locks all messages are committed. Rows are inserted in the order of their keys: what is parked, the log
--- behind what is settled, and what is scheduled. They draw their places here, since nobody else writes one. Dead letters
--- stay dead letters. The subscription is removed, and what remains of the log is trimmed as it ages.
+-- behind what is settled, and what is scheduled. They draw their places here, since nobody else writes one, and so need
+-- no lock for each key. Dead letters stay dead letters. The subscription is removed, and what remains of the log is
+-- trimmed as it ages.
 CREATE FUNCTION "{{schema}}"."outbox_log_give_back"(most integer DEFAULT 5000) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -6792,7 +6793,9 @@ BEGIN
     END LOOP;
     parked := ARRAY(SELECT k.id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = own.s.name AND (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL));
     ids := ARRAY(
-        SELECT m.id FROM unnest(own.xids, own.seqs) AS u (xid, seq) JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
+        SELECT m.id
+        FROM unnest(own.xids, own.seqs) AS u (xid, seq)
+        JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
         UNION ALL SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
         UNION ALL SELECT l.id FROM "{{schema}}"."outbox_log_later" AS l);
     WITH freed AS (
@@ -6835,7 +6838,8 @@ BEGIN
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> 'txwork-permanent' ELSE l.last_error END
                 AS last_error,
-            CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent' ELSE l.headers END AS headers,
+            CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent' ELSE l.headers END
+                AS headers,
             l.retry, l.topic, l.key, l.payload,
             CASE WHEN l.nth = 1 AND NOT EXISTS (
                 SELECT FROM "{{schema}}"."outbox" AS r WHERE r.topic = l.topic AND r.dedup_key = d.dedup_key) THEN d.dedup_key END
