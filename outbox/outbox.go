@@ -72,8 +72,8 @@ func (o *Outbox) DDL() (up, down string, err error) {
 }
 
 // Table is the outbox's table, for low-level operations and statistics. That of a log has the messages that were parked
-// because they, or messages before them in their key, failed, also with [MoveToLog]: the table of rows is then the first
-// of [Outbox.Tables].
+// because they, or messages before them in their key, failed, also with [MoveToLog]: the table of rows is then the
+// first of [Outbox.Tables].
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
 // Tables returns all tables of the outbox, for the reaper: with [MoveToLog] that of rows and that of parked messages,

@@ -32,8 +32,9 @@ const (
 	Log
 
 	// MoveToLog is for an outbox of rows that moves to a log while it runs, see [Outbox.Move], or back, see
-	// [Outbox.MoveBack]: messages are rows until the switch, and messages of the log from then on. Each call of Enqueue asks in its transaction where they go,
-	// which is a statement more. Deploy it for all producers before the move, and Log afterwards.
+	// [Outbox.MoveBack]: messages are rows until the switch, and messages of the log from then on. Each call of Enqueue
+	// asks in its transaction where they go, which is a statement more. Deploy it for all producers before the move,
+	// and Log, or Rows, afterwards.
 	//
 	// It refuses what a log refuses, at once, but for Retention, FailedRetention and DeleteDone: they apply to rows,
 	// also to those that stay because they have ended. A [Relay] without a Subscription delivers rows, and one with a
