@@ -25,8 +25,8 @@ type MoveOptions struct {
 	Lanes int
 
 	// LockTimeout bounds how long producers and relays wait behind the switch at a time, because it waits for a
-	// transaction that has written rows. Then it lets them pass, and tries again after as long. Timeouts of the role for
-	// statements and transactions do not count. Default: 2 s.
+	// transaction that has written rows. Then it lets them pass, and tries again after as long. Timeouts of the role
+	// for statements and transactions do not count. Default: 2 s.
 	LockTimeout time.Duration
 
 	// Wait bounds how long the switch is tried. Default: 1 minute.

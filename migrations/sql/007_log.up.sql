@@ -6150,8 +6150,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_hindrance"() FROM PUBLIC;
 
 -- How far a move is: rows (not begun), moving or moved; the successor; and what has not moved. Of the rows it counts so
--- many as the parameter says, those in progress and those of a key with a limit among them: these do not move, and relays
--- of the rows have to deliver them.
+-- many as the parameter says, those in progress and those of a key with a limit among them: these do not move, and
+-- relays of the rows have to deliver them.
 CREATE FUNCTION "{{schema}}"."outbox_log_moving"(
     most integer DEFAULT 10000, OUT state text, OUT successor text, OUT unfinished bigint, OUT in_progress bigint,
     OUT blocking bigint, OUT limited bigint, OUT seconds double precision
@@ -6310,9 +6310,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer) FROM PUBLIC;
 
--- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their ids, attempts, times and dedup keys, and
--- in the order of their keys. When none is left, it ends the move, and the pause of the successor. Says how many rows
--- it has moved, and whether the move has ended. A row that is redriven afterwards is moved by another call.
+-- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their
+-- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the pause of
+-- the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven afterwards is
+-- moved by another call.
 --
 -- All of a key moves at once, unless a row of it is in progress: then it stays until that is settled. Whoever claims or
 -- changes a row meanwhile keeps its key from moving: all are locked, and looked up again in a later statement. It gives

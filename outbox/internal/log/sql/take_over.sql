@@ -220,8 +220,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "take_over"}}(text, integer) FROM PUBLIC;
 
--- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their ids,
--- attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the pause of
+-- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their
+-- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the pause of
 -- the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven afterwards is
 -- moved by another call.
 --
