@@ -6311,9 +6311,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer) FROM PUBLIC;
 
 -- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their
--- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the pause of
--- the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven afterwards is
--- moved by another call.
+-- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the
+-- pause of the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven
+-- afterwards is moved by another call.
 --
 -- All of a key moves at once, unless a row of it is in progress: then it stays until that is settled. Whoever claims or
 -- changes a row meanwhile keeps its key from moving: all are locked, and looked up again in a later statement. It gives
