@@ -141,7 +141,7 @@ func logUnit() unit {
 	u = u.with("dedup", "later")
 	u.Writers = u.named([]string{"append", "turn", "storage"})
 	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase",
-		"rows_moved", "dedup_moved", "take_over", "move_rows")
+		"rows_moved", "dedup_moved", "take_over", "move_rows", "moved_back", "dedup_back", "give_back")
 }
 
 // logPositions is the state of the log's subscriptions.
@@ -150,7 +150,7 @@ func logPositions() unit {
 		producer: []string{"subscriptions"}}
 	u = u.with("position", "subscription", "tick", "state", "loss").
 		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release", "unavailable").
-		sees("lag", "moving", "move_hindrance").
+		sees("lag", "moving", "move_hindrance", "back_hindrance").
 		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe", "cancel")
 	u.Table = logTable + "_position"
 	return u

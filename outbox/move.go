@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,7 +25,8 @@ type MoveOptions struct {
 	Lanes int
 
 	// LockTimeout bounds how long producers and relays wait behind the switch at a time, because it waits for a
-	// transaction that has written rows. Then it lets them pass, and tries again after as long. Default: 2 s.
+	// transaction that has written rows. Then it lets them pass, and tries again after as long. Timeouts of the role
+	// for statements and transactions do not count. Default: 2 s.
 	LockTimeout time.Duration
 
 	// Wait bounds how long the switch is tried. Default: 1 minute.
@@ -43,7 +45,9 @@ type MoveState struct {
 	Unfinished int64         // rows that have not ended, up to 10,000 released and as many that wait
 	InProgress int64         // of these, rows that a relay has in hand: they stay until they are settled
 	Blocking   int64         // dead letters that block their key, up to 10,000: they move, too
+	Limited    int64         // unfinished rows of a key with a limit: relays of the rows have to deliver them
 	Hindrance  string        // BeforeMove: why the switch is refused; empty: it is possible
+	Back       string        // AfterMove: why MoveBack is refused; empty: it is possible
 }
 
 // A MoveStage is a stage of a move.
@@ -56,9 +60,9 @@ const (
 	AfterMove  MoveStage = "moved"  // no row is left that has not ended
 )
 
-// ErrSwitch is that of a move whose switch was not possible in time, because a transaction that has written rows stayed
-// open. Nothing was changed.
-var ErrSwitch = errors.New("transactions that have written rows stayed open, so the outbox was not switched to the log")
+// ErrSwitch is that of a move whose switch was not possible in time, because a transaction that has written messages
+// stayed open, or, on the way back, a message in progress. Nothing was changed.
+var ErrSwitch = errors.New("what the switch of the outbox has to wait for did not end")
 
 // Move moves an outbox from rows to a log while producers and relays run. The outbox has to be opened with [MoveToLog],
 // as all its producers, and the schema needs the log's tables. The pool's role has to own the tables.
@@ -79,13 +83,17 @@ func (o *Outbox) Move(ctx context.Context, pool *pgxpool.Pool, opts MoveOptions)
 	if opts.Lanes < 0 || opts.LockTimeout < 0 || opts.Wait < 0 {
 		return MoveState{}, validate.Errorf("move", "has negative options: %+v", opts)
 	}
-	m := &move{Outbox: o, pool: pool, MoveOptions: opts}
-	m.LockTimeout = cmp.Or(m.LockTimeout, 2*time.Second)
-	m.Wait = cmp.Or(m.Wait, time.Minute)
+	m := newMove(o, pool, opts)
 	if err := m.switchOver(ctx); err != nil {
 		return MoveState{}, err
 	}
 	return m.moveRows(ctx)
+}
+
+func newMove(o *Outbox, pool *pgxpool.Pool, opts MoveOptions) *move {
+	opts.LockTimeout = cmp.Or(opts.LockTimeout, 2*time.Second)
+	opts.Wait = cmp.Or(opts.Wait, time.Minute)
+	return &move{Outbox: o, pool: pool, MoveOptions: opts}
 }
 
 // MoveState returns how far the move is.
@@ -97,18 +105,23 @@ func (o *Outbox) MoveState(ctx context.Context, tx workqueue.Tx) (s MoveState, e
 	var successor *string
 	var since *float64
 	err = queue.Query(ctx, func(scan func(...any) error) error {
-		return scan(&s.Stage, &successor, &since, &s.Unfinished, &s.InProgress, &s.Blocking)
-	}, "SELECT state, successor, seconds, coalesce(unfinished, 0), coalesce(in_progress, 0), coalesce(blocking, 0) FROM "+
-		o.named("moving")+"()")
+		return scan(&s.Stage, &successor, &since, &s.Unfinished, &s.InProgress, &s.Blocking,
+			&s.Limited)
+	}, "SELECT state, successor, seconds, coalesce(unfinished, 0), coalesce(in_progress, 0), coalesce(blocking, 0), "+
+		"coalesce(limited, 0) FROM "+o.named("moving")+"()")
 	if err != nil {
 		return s, err
 	}
+	hindrance, why := "move_hindrance", &s.Hindrance
 	if successor != nil {
 		s.Successor, s.Since = *successor, seconds(*since)
+		hindrance, why = "back_hindrance", &s.Back
+	}
+	if s.Stage == DuringMove {
 		return s, nil
 	}
-	err = queue.Query(ctx, func(scan func(...any) error) error { return scan(&s.Hindrance) },
-		"SELECT coalesce("+o.named("move_hindrance")+"(), '')")
+	err = queue.Query(ctx, func(scan func(...any) error) error { return scan(why) },
+		"SELECT coalesce("+o.named(hindrance)+"(), '')")
 	return s, err
 }
 
@@ -130,19 +143,21 @@ type move struct {
 	moved int64
 }
 
-// switchOver tries the switch until it has all locks in time. Others that wait behind it are let through in between.
+// switchOver switches to the log.
 func (m *move) switchOver(ctx context.Context) error {
-	for end := time.Now().Add(m.Wait); ; {
-		err := m.inTx(ctx, func(queue *workqueue.Queue) error {
-			_, err := queue.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)",
-				fmt.Sprintf("%dms", max(m.LockTimeout.Milliseconds(), 1)))
-			if err != nil {
-				return err
-			}
-			_, err = queue.Exec(ctx, "SELECT "+m.named("take_over")+"($1::text, coalesce(nullif($2::integer, 0), 1))",
+	return m.try(ctx, func() error {
+		return m.switched(ctx, func(queue *workqueue.Queue) error {
+			_, err := queue.Exec(ctx, "SELECT "+m.named("take_over")+"($1::text, coalesce(nullif($2::integer, 0), 1))",
 				m.Subscription, m.Lanes)
 			return err
 		})
+	})
+}
+
+// try tries a switch until it has all locks in time. Others that wait behind it are let through in between.
+func (m *move) try(ctx context.Context, do func() error) error {
+	for end := time.Now().Add(m.Wait); ; {
+		err := do()
 		if !isBlocked(err) {
 			return err
 		}
@@ -155,10 +170,23 @@ func (m *move) switchOver(ctx context.Context) error {
 	}
 }
 
-// isBlocked tells whether a statement waited for too long for what others held: it may succeed the next time.
+// switched runs a switch, which waits for no lock for longer than the timeout.
+func (m *move) switched(ctx context.Context, do func(*workqueue.Queue) error) error {
+	return m.inTx(ctx, func(queue *workqueue.Queue) error {
+		_, err := queue.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)",
+			fmt.Sprintf("%dms", max(m.LockTimeout.Milliseconds(), 1)))
+		if err != nil {
+			return err
+		}
+		return do(queue)
+	})
+}
+
+// isBlocked tells whether a statement waited for too long for what others held, or was cancelled by somebody who waited
+// for it: it may succeed the next time.
 func isBlocked(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
+	return errors.As(err, &pg) && slices.Contains([]string{"55P03", "40P01", "57014"}, pg.Code)
 }
 
 // moveBatch is how many rows without a key one transaction moves; of those with one it moves about as many keys.
@@ -220,8 +248,17 @@ func (m *move) state(ctx context.Context) (s MoveState, err error) {
 	return s, err
 }
 
+// inTx bounds nothing but waits: a key moves as a whole, however long that takes. Not every server has all timeouts.
 func (m *move) inTx(ctx context.Context, do func(*workqueue.Queue) error) error {
-	return workqueue.InTx(ctx, m.pool, func(tx workqueue.Tx) error { return do(m.table.In(tx)) })
+	return workqueue.InTx(ctx, m.pool, func(tx workqueue.Tx) error {
+		queue := m.table.In(tx)
+		_, err := queue.Exec(ctx, "SELECT set_config(name, '0', true) FROM pg_settings "+
+			"WHERE name IN ('statement_timeout', 'transaction_timeout')")
+		if err != nil {
+			return err
+		}
+		return do(queue)
+	})
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -26,7 +26,7 @@ import (
 // movePart says which part of a move a child process is.
 const movePart = "TXWORK_TEST_MOVE_PART"
 
-// takePart runs a relay of the rows, a relay of the successor, or the move, until the process is killed.
+// takePart runs a relay of the rows, a relay of the successor, the move, or the way back, until the process is killed.
 func takePart(ctx context.Context, part string) error {
 	pool, err := pgxpool.New(ctx, os.Getenv(relayURL))
 	if err != nil {
@@ -36,6 +36,10 @@ func takePart(ctx context.Context, part string) error {
 	box, err := outbox.Open(outbox.Options{Schema: schema, Storage: outbox.MoveToLog, Ordering: outbox.PerKey,
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
+		return err
+	}
+	if part == "back" {
+		_, err := box.MoveBack(ctx, pool, outbox.MoveBackOptions{LockTimeout: 100 * time.Millisecond})
 		return err
 	}
 	if part == "move" {

@@ -58,7 +58,7 @@ type Options struct {
 	OnFailure keyed.Policy
 
 	// Storage is how messages are kept. [Log] refuses MaxAttempts, Retry, Retention, FailedRetention, DeleteDone and
-	// OnFailure. Default: [Rows].
+	// OnFailure, and [MoveToLog] the first two and the last. Default: [Rows].
 	Storage Storage
 
 	// Telemetry receives spans, metrics, logs and events.

@@ -72,10 +72,12 @@ func (o *Outbox) DDL() (up, down string, err error) {
 }
 
 // Table is the outbox's table, for low-level operations and statistics. That of a log has the messages that were parked
-// because they, or messages before them in their key, failed.
+// because they, or messages before them in their key, failed, also with [MoveToLog]: the table of rows is then the
+// first of [Outbox.Tables].
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
-// Tables returns all tables of the outbox, for the reaper.
+// Tables returns all tables of the outbox, for the reaper: with [MoveToLog] that of rows and that of parked messages,
+// else one.
 func (o *Outbox) Tables() []*workqueue.Table {
 	if o.rows != nil {
 		return append(o.rows.Tables(), o.table)
@@ -85,6 +87,15 @@ func (o *Outbox) Tables() []*workqueue.Table {
 
 // Unblock lets the keys of failed messages continue without them, as if OnFailure had been [keyed.Skip], if the
 // ordering is [PerKey]. It returns the ids that it changed. The messages stay failed.
-func (o *Outbox) Unblock(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
-	return keyed.Unblock(ctx, tx, o.table, ids...)
+//
+// With [MoveToLog] a failed message may be a row, or parked. A row that is parked keeps its id.
+func (o *Outbox) Unblock(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) (all []uuid.UUID, err error) {
+	for _, table := range o.Tables() { // in the order in which they move
+		changed, err := keyed.Unblock(ctx, tx, table, ids...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, changed...)
+	}
+	return all, nil
 }

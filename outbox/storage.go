@@ -31,11 +31,13 @@ const (
 	// A [Relay] reads one subscription, see [RelayOptions]. So do the SQL functions of the log.
 	Log
 
-	// MoveToLog is for an outbox of rows that moves to a log while it runs, see [Outbox.Move]: messages are rows until
-	// the switch, and messages of the log from then on. Each call of Enqueue asks in its transaction where they go,
-	// which is a statement more. Deploy it for all producers before the move, and Log afterwards.
+	// MoveToLog is for an outbox of rows that moves to a log while it runs, see [Outbox.Move], or back, see
+	// [Outbox.MoveBack]: messages are rows until the switch, and messages of the log from then on. Each call of Enqueue
+	// asks in its transaction where they go, which is a statement more. Deploy it for all producers before the move,
+	// and Log, or Rows, afterwards.
 	//
-	// It refuses what a log refuses, at once. A [Relay] without a Subscription delivers rows, and one with a
+	// It refuses what a log refuses, at once, but for Retention, FailedRetention and DeleteDone: they apply to rows,
+	// also to those that stay because they have ended. A [Relay] without a Subscription delivers rows, and one with a
 	// Subscription reads the log.
 	MoveToLog
 )
@@ -55,18 +57,19 @@ func (s Storage) String() string {
 // checkStorage refuses options that a log does not have.
 func (o Options) checkStorage() error {
 	set := []struct {
-		field string
-		is    bool
+		field       string
+		is, ofEnded bool
 	}{
-		{"max attempts", o.MaxAttempts != 0}, {"retry", o.Retry != workqueue.Retry{}}, {"retention", o.Retention != 0},
-		{"failed retention", o.FailedRetention != 0}, {"delete done", o.DeleteDone}, {"on failure", o.OnFailure != 0},
+		{"max attempts", o.MaxAttempts != 0, false}, {"retry", o.Retry != workqueue.Retry{}, false},
+		{"retention", o.Retention != 0, true}, {"failed retention", o.FailedRetention != 0, true},
+		{"delete done", o.DeleteDone, true}, {"on failure", o.OnFailure != 0, false},
 	}
 	switch o.Storage {
 	case Rows:
 		return nil
 	case Log, MoveToLog:
 		for _, option := range set {
-			if option.is {
+			if option.is && (o.Storage == Log || !option.ofEnded) {
 				return onLog(option.field)
 			}
 		}

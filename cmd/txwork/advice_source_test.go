@@ -171,6 +171,10 @@ var notFollowed = map[string][]string{
 		"run this with --domain",                                // TestExportSaysWhatItLacks
 		"Open the outbox with Storage MoveToLog or Log",         // TestRowsAreRefusedAfterTheSwitch
 		"Repeat the transaction.",                               // the same
+		"Pause the subscription.",                               // TestTopicsAreNotPausedAfterTheSwitch
+		"could move to the log",                                 // TestAMoveWithoutATableOfRows
+		"Open the outbox with Storage MoveToLog or Rows",        // TestMessagesAreRefusedAfterTheWayBack
+		"Pause the subscription, and call it again",             // TestTheWayBackWaitsForMessagesInHand
 		"_take_over first, with the name of the subscription",   // TestAMoveGoesOn
 		"has none of the domains",                               // TestASchemaWithoutDomains
 		"; or name the schema that has the tables",              // TestAForgottenSchema of txworktest

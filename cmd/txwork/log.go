@@ -73,6 +73,11 @@ func (a *app) printLogs(w io.Writer, all []operate.Log) error {
 			fmt.Fprintf(w, "%s: transaction ids began again, as after a restore: nothing is delivered until the owner of "+
 				"its tables calls %[1]s_rebase()\n", l.Table)
 		}
+		if m := l.Moving; m != nil {
+			fmt.Fprintf(w, "the outbox moves to subscription %s: left are %s, of which %d in progress and %d with a "+
+				"limit of their key, which relays of the rows have to deliver\n", named(m.Subscription),
+				plural(int(m.Unfinished), "row"), m.InProgress, m.Limited)
+		}
 		if err := printLags(w, l.Subscriptions); err != nil {
 			return err
 		}

@@ -8,7 +8,10 @@ func TestAnOutboxIsMoved(t *testing.T) {
 	move := []string{"outbox", "move", "log", "--subscription", "main"}
 	c.run(append(move, "--dry-run")...).exits(exitFailure).says("outbox_log_parked")
 	c.makeLog()
-	c.run("outbox", "move", "rows", "--subscription", "main").exits(exitUsage).says("cannot move to \"rows\"")
+	c.run("outbox", "move", "files").exits(exitUsage).says("cannot move to \"files\"")
+	c.run("outbox", "move", "rows", "--subscription", "main").exits(exitUsage).says("only then")
+	c.run("outbox", "move", "log").exits(exitUsage).says("--subscription is needed")
+	c.run("outbox", "move", "rows").ok().prints("0 messages of the log became rows")
 	c.run(append(move, "--dry-run")...).ok().prints("cannot move: the log has messages")
 	c.run(append(move, "--yes")...).exits(exitFailure).says("the log has messages")
 	c.log("TRUNCATE outbox_log")
@@ -22,4 +25,14 @@ func TestAnOutboxIsMoved(t *testing.T) {
 	c.run("outbox", "move", "log", "--subscription", "other").exits(exitFailure).
 		says("have moved to subscription main already")
 	c.answer("{}\n", "outbox", "send", "--topic", "t").exits(exitFailure).says("has moved to the log")
+
+	back := []string{"outbox", "move", "rows"}
+	c.run(append(back, "--dry-run")...).ok().prints("cannot move back to rows: rows have one destination", "audit, main")
+	c.run(append(back, "--yes")...).exits(exitFailure).says("remove all but one")
+	c.run("subscriptions", "remove", "audit", "--parked", "--yes").ok()
+	c.run(append(back, "--dry-run")...).ok().prints("would move back to rows, and subscription main be removed")
+	c.run(back...).exits(exitUsage).says("Move the outbox back to rows, and remove subscription main?")
+	c.run(append(back, "--yes", "--json")...).ok().prints(`"stage":"rows"`, `"moved":2`)
+	c.run(append(back, "--yes")...).ok().prints("0 messages of the log became rows")
+	c.answer("{}\n", "outbox", "send", "--topic", "t").ok()
 }

@@ -268,10 +268,13 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 
 func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all []Finding, err error) {
 	j, err := l.judge(ctx, x)
-	if err != nil || len(j.paused) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	successor, err := survey.Successor(ctx, x.reader(), &l.Log)
+	move, err := survey.MoveOf(ctx, x.reader(), &l.Log)
+	if move != nil && move.Limited > 0 {
+		all = append(all, l.doesNotEnd(x, move))
+	}
 	for _, s := range j.paused {
 		f := Finding{
 			Title:    fmt.Sprintf("%s: subscription %s is paused: %s", l.Name, s.Name, behind(&s)),
@@ -282,7 +285,7 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 				SQL:      []string{fmt.Sprintf("SELECT %s(%s);", l.Q("_resume"), postgres.Literal(s.Name))},
 			},
 		}
-		if s.Name == successor {
+		if move != nil && s.Name == move.Successor {
 			f.Title = fmt.Sprintf("%s: the outbox has not moved to subscription %s yet, which waits for it: %s", l.Name,
 				s.Name, behind(&s))
 			f.Remedy = Remedy{
@@ -293,6 +296,21 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 		all = append(all, f)
 	}
 	return l.shown(all, "paused subscription"), err
+}
+
+// doesNotEnd is about a move of an outbox that waits for rows which do not move.
+func (l *logTable) doesNotEnd(x *examination, m *survey.Move) Finding {
+	return Finding{
+		Title: fmt.Sprintf("%s: the outbox does not move to subscription %s before relays of the rows have delivered %d "+
+			"rows whose key has a limit", l.Name, m.Successor, m.Limited),
+		Evidence: []Evidence{evidence("subscription", m.Successor, "limited", m.Limited, "unfinished", m.Unfinished,
+			"in_progress", m.InProgress)},
+		Remedy: Remedy{
+			Do: "Run relays of the rows until these are delivered, or cancel them: a log has no limits of keys. This says " +
+				"how far the move is.",
+			Commands: []string{x.command("outbox", "move", "log", "--subscription", m.Successor, "--dry-run")},
+		},
+	}
 }
 
 // cut is the command that says what a subscription would lose by passing over messages of an age.

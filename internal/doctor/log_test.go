@@ -146,6 +146,19 @@ func TestAMoveThatHasNotEnded(t *testing.T) {
 	w.finds("subscription-paused", []string{"has not moved to subscription billing yet", "outbox move log"})
 }
 
+// Rows that do not move keep the successor paused: they are named at once.
+func TestAMoveThatWaitsForRowsWithALimit(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.exec("SELECT outbox_log_pause('billing')")
+	w.exec("INSERT INTO outbox (topic, payload, concurrency_key, key_limit, key_policy) VALUES ('t', '', 'k', 1, 0)")
+	w.exec("UPDATE outbox_log_state SET successor = 'billing', moving = true")
+	f := w.finds("subscription-paused", []string{"does not move to subscription billing", "1 rows whose key has a lim"})
+	if f.Evidence[0].Get("limited") != int64(1) {
+		t.Errorf("the evidence is %+v", f.Evidence)
+	}
+	w.keeps(f)
+}
+
 func TestALogThatNobodyTicks(t *testing.T) {
 	w := newLogWard(t)
 	w.wrote(2, false)

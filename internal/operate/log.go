@@ -18,8 +18,17 @@ type Log struct {
 	AtLeast       bool           `json:"scheduled_at_least"` // there may be more of them
 	Overdue       float64        `json:"overdue_seconds"`    // how long ago the first of them was due; 0: none is due
 	Restored      bool           `json:"restored,omitempty"` // transaction ids began again: it has to be rebased
+	Moving        *Moving        `json:"moving,omitempty"`   // an outbox of rows moves here, which has not ended
 	Subscriptions []Subscription `json:"subscriptions"`      // in the order of their names
 	Hidden        bool           `json:"hidden,omitempty"`   // row-level security hides rows from the role: nothing was read
+}
+
+// A Moving is the move of an outbox from rows to a log.
+type Moving struct {
+	Subscription string `json:"subscription"` // the one that gets the rows
+	Unfinished   int64  `json:"unfinished"`   // rows that have not ended, of which 20000 are counted
+	InProgress   int64  `json:"in_progress"`  // rows of these that a relay has in hand
+	Limited      int64  `json:"limited"`      // rows of these whose key has a limit, which do not move
 }
 
 // A Subscription is one of a log.
@@ -84,6 +93,11 @@ func ReadLog(ctx context.Context, r survey.Reader, l *survey.Log) (Log, error) {
 	log.AtLeast = facts.Scheduled >= survey.ScheduledMessages
 	if log.Restored, err = survey.IsRestored(ctx, r, l); err != nil {
 		return log, err
+	}
+	if move, err := survey.MoveOf(ctx, r, l); err != nil {
+		return log, err
+	} else if move != nil {
+		log.Moving = &Moving{move.Successor, move.Unfinished, move.InProgress, move.Limited}
 	}
 	all, err := survey.Subscriptions(ctx, r, l)
 	for i := range all {

@@ -65,14 +65,22 @@ func IsRestored(ctx context.Context, r Reader, l *Log) (bool, error) {
 	return len(all) > 0 && all[0].Is != nil && *all[0].Is, err
 }
 
-// Successor returns the subscription to which an outbox of rows still moves, or nothing.
-func Successor(ctx context.Context, r Reader, l *Log) (string, error) {
-	all, err := Rows[struct{ Successor string }](ctx, r,
-		"SELECT s.successor FROM "+l.Q("_state")+" AS s WHERE s.moving")
+// A Move is that of an outbox of rows which has been switched to a log, and has not ended.
+type Move struct {
+	Successor  string // the subscription that gets the rows
+	Unfinished int64  // rows that have not ended, of which 20,000 are counted
+	InProgress int64  // of these, rows that a relay has in hand
+	Limited    int64  // and those of a key with a limit, which do not move
+}
+
+// MoveOf returns the move to a log, or nil if there is none.
+func MoveOf(ctx context.Context, r Reader, l *Log) (*Move, error) {
+	all, err := Rows[Move](ctx, r, "SELECT m.successor, coalesce(m.unfinished, 0), coalesce(m.in_progress, 0), "+
+		"coalesce(m.limited, 0) FROM "+l.Q("_state")+" AS s CROSS JOIN "+l.Q("_moving")+"() AS m WHERE s.moving")
 	if err != nil || len(all) == 0 {
-		return "", err
+		return nil, err
 	}
-	return all[0].Successor, nil
+	return &all[0], nil
 }
 
 // A Subscription is one of a log, and how far its lanes are behind.

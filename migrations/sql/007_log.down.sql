@@ -1,3 +1,5 @@
+DROP FUNCTION "{{schema}}"."outbox_log_give_back"(integer);
+DROP FUNCTION "{{schema}}"."outbox_log_back_hindrance"(integer);
 DROP FUNCTION "{{schema}}"."outbox_log_move_rows"(text, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_moving"(integer);
@@ -36,6 +38,8 @@ DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{sch
     "{{schema}}"."outbox_log_loss", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later";
 DROP FUNCTION "{{schema}}"."outbox_log_guard"();
 DROP FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+DROP FUNCTION "{{schema}}"."outbox_log_moved_back"();
+DROP FUNCTION "{{schema}}"."outbox_log_dedup_back"() CASCADE; -- of the table of rows
 DROP FUNCTION "{{schema}}"."outbox_log_rows_moved"() CASCADE; -- the table of rows takes rows again
 DROP TYPE "{{schema}}"."outbox_log_seen";
 DROP TYPE "{{schema}}"."outbox_log_rest";

@@ -5411,8 +5411,11 @@ BEGIN
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
-              AND NOT ((m.seq <= own.p.done OR m.seq = ANY (own.p.ahead))
-                AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
+              AND NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)) AS m
         WHERE (own.p.seen).n < own.b.n;
         INSERT INTO "{{schema}}"."outbox_log_loss" (subscription, lane, began, ended, messages, oldest, newest, why)
         SELECT $1, own.p.lane, (own.p.seen).n, own.b.n, lost, own.oldest, own.newest, $3 WHERE lost > 0;
@@ -5986,19 +5989,31 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"(integer) FROM PUBLIC;
 -- Where producers write now: to rows, or to the log. They are told in the transaction in which they write, and the
 -- switch waits for them: the lock is that of an INSERT, and is taken before the look. It runs with its owner's rights,
 -- so that producers of a log that has moved need none on the rows. No search_path is pinned: every name is qualified.
+-- The table of rows may be dropped once the outbox has moved.
 CREATE FUNCTION "{{schema}}"."outbox_log_storage"() RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
+DECLARE
+    has_rows CONSTANT pg_catalog.bool := pg_catalog.to_regclass('"{{schema}}"."outbox"') IS NOT NULL;
+    has_moved pg_catalog.bool;
 BEGIN
-    LOCK TABLE "{{schema}}"."outbox" IN ROW EXCLUSIVE MODE;
-    RETURN (SELECT CASE WHEN s.successor IS NULL THEN 'rows' ELSE 'log' END FROM "{{schema}}"."outbox_log_state" AS s);
+    IF has_rows THEN
+        LOCK TABLE "{{schema}}"."outbox" IN ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.successor IS NOT NULL INTO has_moved FROM "{{schema}}"."outbox_log_state" AS s;
+    IF NOT has_rows AND NOT has_moved THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'there is no table of rows {{schema}}.outbox that could move to the log {{schema}}.outbox_log',
+            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';
+    END IF;
+    RETURN CASE WHEN has_moved THEN 'log' ELSE 'rows' END;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_storage"() FROM PUBLIC;
 
--- Refuses rows once they have moved. A transaction whose snapshot is from before the switch could not know of it, and
--- succeeds when it is repeated.
+-- Refuses rows once they have moved, and pauses of topics, which rows that move and messages of the log would not obey.
+-- A transaction whose snapshot is from before the switch could not know of it, and succeeds when it is repeated.
 CREATE FUNCTION "{{schema}}"."outbox_log_rows_moved"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -6008,6 +6023,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
             HINT = 'Repeat the transaction.';
+    END IF;
+    IF TG_LEVEL = 'ROW' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log, whose topics cannot be paused',
+            HINT = 'Pause the subscription.';
     END IF;
     RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log and takes no rows',
@@ -6037,6 +6057,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
             MESSAGE = '{{schema}}.outbox has moved to the log {{schema}}.outbox_log since this transaction began',
             HINT = 'Repeat the transaction.';
+    END IF;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN -- they were dropped
+        RETURN NEW;
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     SELECT r.id INTO holder FROM "{{schema}}"."outbox" AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
     IF holder IS NOT NULL THEN
@@ -6101,6 +6129,13 @@ BEGIN
         RETURN format('topics are paused, which a log does not have: resume %s, and pause the subscription afterwards',
             names);
     END IF;
+    SELECT count(*) INTO n FROM ((SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END LIMIT 10000)
+        UNION ALL
+        (SELECT FROM (SELECT r.key_limit FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END LIMIT 10000) AS r WHERE r.key_limit > 0)) AS l;
+    IF n > 0 THEN
+        RETURN format('%s rows have a key with a limit, which a message does not have: let relays deliver them, or '
+            'cancel them', n);
+    END IF;
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
     FROM pg_attribute AS a
     WHERE a.attrelid = '"{{schema}}"."outbox"'::regclass AND a.attnum > 0 AND NOT a.attisdropped
@@ -6115,10 +6150,11 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_hindrance"() FROM PUBLIC;
 
 -- How far a move is: rows (not begun), moving or moved; the successor; and what has not moved. Of the rows it counts so
--- many as the parameter says, those in progress among them.
+-- many as the parameter says, those in progress and those of a key with a limit among them: these do not move, and
+-- relays of the rows have to deliver them.
 CREATE FUNCTION "{{schema}}"."outbox_log_moving"(
     most integer DEFAULT 10000, OUT state text, OUT successor text, OUT unfinished bigint, OUT in_progress bigint,
-    OUT blocking bigint, OUT seconds double precision
+    OUT blocking bigint, OUT limited bigint, OUT seconds double precision
 )
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -6151,6 +6187,9 @@ BEGIN
         (SELECT r.status FROM "{{schema}}"."outbox" AS r WHERE r.completed_at IS NULL AND r.waiting LIMIT $1)) AS l;
     SELECT count(*) INTO blocking
     FROM (SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END LIMIT $1) AS d;
+    SELECT count(*) INTO limited FROM ((SELECT FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END LIMIT $1)
+        UNION ALL
+        (SELECT FROM (SELECT r.key_limit FROM "{{schema}}"."outbox" AS r WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END LIMIT $1) AS r WHERE r.key_limit > 0)) AS l;
 END
 $txwork$;
 
@@ -6217,7 +6256,8 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE "{{schema}}"."outbox" IN SHARE ROW EXCLUSIVE MODE; -- and the others in the order of producers
+            LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
+            -- and the others in the order of producers
             LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
             SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         END IF;
@@ -6242,22 +6282,38 @@ BEGIN
         SELECT $1, l, ROW(0, 0, 0, '{}'::bigint[], 0)::"{{schema}}"."outbox_log_seen" FROM generate_series(0, $2 - 1) AS l;
         UPDATE "{{schema}}"."outbox_log_state" AS s SET successor = $1, moving = true, switched_at = clock_timestamp();
     END IF;
-    IF (SELECT count(*) FROM pg_trigger AS t
+    IF own.successor IS NULL OR to_regclass('"{{schema}}"."outbox"') IS NOT NULL AND (SELECT count(*) FROM pg_trigger AS t
         WHERE t.tgname = 'outbox_log_moved'
-          AND t.tgrelid IN ('"{{schema}}"."outbox"'::regclass, '"{{schema}}"."outbox_log_dedup"'::regclass)) < 2 THEN
+          AND t.tgrelid IN (to_regclass('"{{schema}}"."outbox"'), to_regclass('"{{schema}}"."outbox_topic"'),
+            '"{{schema}}"."outbox_log_dedup"'::regclass)) < 3 THEN
         CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox"
-        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        FOR EACH STATEMENT WHEN (true) EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT OR UPDATE ON "{{schema}}"."outbox_topic"
+        FOR EACH ROW WHEN (NEW.paused) EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
         CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_dedup"
-        FOR EACH ROW EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+        FOR EACH ROW WHEN (true) EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox_log"'::regclass AND t.tgname = 'outbox_log_moved') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log"
+        FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_moved_back"();
+        END IF;
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox_log_later"'::regclass AND t.tgname = 'outbox_log_moved') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_later"
+        FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_moved_back"();
+        END IF;
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox"'::regclass AND t.tgname = 'outbox_log_dedup') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_dedup" BEFORE INSERT ON "{{schema}}"."outbox"
+        FOR EACH ROW WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_back"();
+        END IF;
     END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_take_over"(text, integer) FROM PUBLIC;
 
--- Parks rows that have not ended for the successor, about so many: with their ids, attempts, times and dedup keys, and
--- in the order of their keys. When none is left, it ends the move, and the pause of the successor. Says how many rows
--- it has moved, and whether the move has ended. A row that is redriven afterwards is moved by another call.
+-- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their
+-- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the
+-- pause of the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven
+-- afterwards is moved by another call.
 --
 -- All of a key moves at once, unless a row of it is in progress: then it stays until that is settled. Whoever claims or
 -- changes a row meanwhile keeps its key from moving: all are locked, and looked up again in a later statement. It gives
@@ -6277,7 +6333,10 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    key text;
     keys text[];
+    chosen text[] := '{}';
+    room integer := $2;
     picked uuid[];
     locked uuid[];
     parked integer;
@@ -6302,6 +6361,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'there is no table of rows {{schema}}.outbox that could move to the log {{schema}}.outbox_log',
+            HINT = 'Run txwork migrate up --domain outbox, or open the outbox with Storage Log.';
     END IF;
     IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -6333,7 +6397,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('the rows of {{schema}}.outbox do not move to subscription %s',
                 coalesce(quote_literal($1), 'NULL')),
-            HINT = 'Call {{schema}}.outbox_log_take_over first, with the name of the subscription.';
+            HINT = 'Call {{schema}}.outbox_log_take_over first, with the name of the subscription. Make a successor that was '
+                'removed again.';
     END IF;
     picked := ARRAY(
         SELECT r.id FROM "{{schema}}"."outbox" AS r
@@ -6359,16 +6424,27 @@ BEGIN
             WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END
             ORDER BY r.concurrency_key, r.key_seq LIMIT least($2, 200))) AS k (key)
         ORDER BY 1 LIMIT least($2, 200));
+    FOREACH key IN ARRAY own.keys LOOP
+        room := own.room - (SELECT count(*) FROM (
+            SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
+            WHERE r.concurrency_key = ANY (ARRAY[own.key]) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END LIMIT $2) AS u);
+        EXIT WHEN own.room < 0 AND own.chosen <> '{}';
+        chosen := own.chosen || own.key;
+    END LOOP;
     locked := ARRAY(
         SELECT r.id
         FROM "{{schema}}"."outbox" AS r
         JOIN (
             SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u ON u.id = r.id
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u ON u.id = r.id
         ORDER BY r.id FOR UPDATE OF r SKIP LOCKED);
     picked := own.picked || ARRAY(
         SELECT unnest(a.ids)
@@ -6376,11 +6452,11 @@ BEGIN
             SELECT array_agg(u.id) AS ids
             FROM (
             SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN (NOT r.waiting OR r.aside IS NOT NULL) END
             UNION ALL SELECT r.concurrency_key, r.id, r.status = 1 AS runs FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = ANY (own.keys) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u
+            WHERE r.concurrency_key = ANY (own.chosen) AND CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END) AS u
             LEFT JOIN unnest(own.locked) AS l (id) ON l.id = u.id
             GROUP BY u.concurrency_key
             HAVING bool_and(l.id IS NOT NULL AND NOT u.runs)) AS a);
@@ -6400,6 +6476,7 @@ BEGIN
             CASE WHEN g.failed_at IS NOT NULL THEN
                     coalesce(CASE WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers END, '{}')
                     || jsonb_build_object('txwork-permanent', coalesce(g.last_error, ''))
+                WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers - 'txwork-permanent'
                 ELSE g.headers END,
             g.retry, $1, g.id, 0, g.created_at, g.topic, g.key, g.payload, CASE WHEN octet_length($1 || ':' || g.concurrency_key) <= 255 THEN $1 || ':' || g.concurrency_key
                     ELSE $1 || '#' || encode(sha256(convert_to(g.concurrency_key, 'UTF8')), 'hex') END,
@@ -6428,3 +6505,384 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move_rows"(text, integer) FROM PUBLIC;
+
+-- The way back: an outbox that has moved to the log moves to rows again, in one transaction, as far as it is not
+-- delivered. Rows have one destination, so one subscription must be left. From the commit on the log takes no messages.
+
+-- Refuses messages of the log once the outbox has moved back. A transaction whose snapshot is from before that succeeds
+-- when it is repeated.
+CREATE FUNCTION "{{schema}}"."outbox_log_moved_back"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor IS NOT NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = '{{schema}}.outbox_log has moved back to {{schema}}.outbox since this transaction began',
+            HINT = 'Repeat the transaction.';
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+        MESSAGE = '{{schema}}.outbox_log has moved back to {{schema}}.outbox and takes no messages',
+        HINT = 'Open the outbox with Storage MoveToLog or Rows; in SQL, call {{schema}}.outbox_enqueue where '
+            '{{schema}}.outbox_log_storage() is rows.';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_moved_back"() FROM PUBLIC;
+
+-- A dedup key that a message of the log had is taken among the rows, too: when somebody wants it, its holder becomes a
+-- row that has ended, with which the INSERT conflicts.
+CREATE FUNCTION "{{schema}}"."outbox_log_dedup_back"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $txwork$
+DECLARE
+    holder uuid;
+BEGIN
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS s WHERE s.successor IS NOT NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = '{{schema}}.outbox_log has moved back to {{schema}}.outbox since this transaction began',
+            HINT = 'Repeat the transaction.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    SELECT d.id INTO holder FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.topic = NEW.topic AND d.dedup_key = NEW.dedup_key;
+    IF FOUND THEN
+        INSERT INTO "{{schema}}"."outbox" (id, topic, payload, dedup_key, status, completed_at)
+        VALUES (CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox" AS r WHERE r.id = holder) THEN encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid ELSE holder END,
+            NEW.topic, '', NEW.dedup_key, 2, clock_timestamp())
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_dedup_back"() FROM PUBLIC;
+
+-- Why the outbox cannot move back to rows with at most so many messages; NULL: it can.
+CREATE FUNCTION "{{schema}}"."outbox_log_back_hindrance"(most integer DEFAULT 5000) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    p "{{schema}}"."outbox_log_position";
+    b "{{schema}}"."outbox_log_seen" := ROW(9223372036854775807, 9223372036854775807, 9223372036854775807, '{}', 0)::"{{schema}}"."outbox_log_seen";
+    late bigint[];
+    names text;
+    kept bigint := 0;
+    parked bigint;
+    scheduled bigint;
+BEGIN
+    IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF to_regclass('"{{schema}}"."outbox"') IS NULL THEN
+        RETURN 'the schema has no outbox of rows: run txwork migrate up --domain outbox';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (SELECT s.successor IS NULL FROM "{{schema}}"."outbox_log_state" AS s) THEN
+        RETURN 'it has not moved to the log';
+    ELSIF (SELECT s.moving FROM "{{schema}}"."outbox_log_state" AS s) THEN
+        RETURN 'it still moves to the log: let txwork outbox move log end';
+    END IF;
+    SELECT string_agg(s.name, ', ' ORDER BY s.name) INTO names FROM "{{schema}}"."outbox_log_subscription" AS s;
+    IF (SELECT count(*) FROM "{{schema}}"."outbox_log_subscription") <> 1 THEN
+        RETURN format('rows have one destination, and the log has the subscriptions %s: remove all but one',
+            coalesce(names, '(none)'));
+    END IF;
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s;
+    IF own.s.topics IS NOT NULL OR own.s.headers IS NOT NULL THEN
+        RETURN format('rows are all delivered, and subscription %s has topics or headers: change it', names);
+    END IF;
+    FOR own.p IN SELECT p.* FROM "{{schema}}"."outbox_log_position" AS p ORDER BY p.lane LOOP
+        late := ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
+        kept := own.kept + (SELECT count(*) FROM (
+            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)
+            LIMIT $1 + 1) AS m);
+    END LOOP;
+    SELECT count(*) INTO parked FROM (SELECT FROM "{{schema}}"."outbox_log_parked" AS k WHERE (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) LIMIT $1 + 1) AS k;
+    SELECT count(*) INTO scheduled FROM (SELECT FROM "{{schema}}"."outbox_log_later" LIMIT $1 + 1) AS l;
+    IF own.kept + own.parked + own.scheduled > $1 THEN
+        RETURN format('%s messages are not delivered, %s are parked and %s scheduled, more than %s together: let '
+            'relays of subscription %s deliver them, and redrive, discard or cancel others', own.kept, own.parked,
+            own.scheduled, $1, names);
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_back_hindrance"(integer) FROM PUBLIC;
+
+-- Moves the outbox back to rows, and says how many messages became rows. It waits for all transactions that have
+-- written messages, as long as the lock_timeout of the session says, and new ones wait behind it. While a consumer has
+-- a page or a parked message in hand it fails (55P03): pause the subscription before, and call it again.
+--
+-- Under its locks all messages are committed. Rows are inserted in the order of their keys: what is parked, the log
+-- behind what is settled, and what is scheduled. They draw their places here, since nobody else writes one, and so need
+-- no lock for each key. Dead letters stay dead letters. The subscription is removed, and what remains of the log is
+-- trimmed as it ages.
+CREATE FUNCTION "{{schema}}"."outbox_log_give_back"(most integer DEFAULT 5000) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    p "{{schema}}"."outbox_log_position";
+    b "{{schema}}"."outbox_log_seen" := ROW(9223372036854775807, 9223372036854775807, 9223372036854775807, '{}', 0)::"{{schema}}"."outbox_log_seen";
+    late bigint[];
+    hindrance text;
+    busy text;
+    xids bigint[] := '{}';
+    seqs bigint[] := '{}';
+    parked uuid[];
+    ids uuid[];
+    topics text[];
+    dedup_keys text[];
+    holders uuid[];
+    moved bigint;
+BEGIN
+    IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a move to rows needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+    hindrance := "{{schema}}"."outbox_log_back_hindrance"($1); -- before anybody has to wait
+    IF own.hindrance IS NULL THEN
+        LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
+        LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+        PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
+        PERFORM FROM "{{schema}}"."outbox_log_subscription" AS s FOR UPDATE;
+        PERFORM FROM "{{schema}}"."outbox_log_position" AS p ORDER BY p.lane FOR UPDATE;
+        LOCK TABLE "{{schema}}"."outbox_log_parked" IN SHARE ROW EXCLUSIVE MODE;
+        hindrance := "{{schema}}"."outbox_log_back_hindrance"($1);
+    END IF;
+    IF own.hindrance IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('the log {{schema}}.outbox_log cannot move back to {{schema}}.outbox: %s', own.hindrance);
+    END IF;
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s;
+    SELECT string_agg(what, ' and ') INTO busy
+    FROM (
+        SELECT 'a page of lane ' || p.lane FROM "{{schema}}"."outbox_log_position" AS p
+        WHERE p.page IS NOT NULL AND p.locked_until >= clock_timestamp()
+        UNION ALL
+        SELECT 'the parked message ' || k.id FROM "{{schema}}"."outbox_log_parked" AS k
+        WHERE k.status = 1 AND k.subscription = own.s.name) AS h (what);
+    IF own.busy IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+            MESSAGE = format('consumers of subscription %s have in hand: %s', own.s.name, left(own.busy, 200)),
+            HINT = 'Pause the subscription, and call it again.';
+    END IF;
+
+    FOR own.p IN SELECT p.* FROM "{{schema}}"."outbox_log_position" AS p ORDER BY p.lane LOOP
+        late := ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
+        SELECT own.xids || coalesce(array_agg(m.xid), '{}'), own.seqs || coalesce(array_agg(m.seq), '{}')
+        INTO own.xids, own.seqs
+        FROM (
+            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND NOT ((m.seq <= p.done OR m.seq = ANY (p.ahead))
+                AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)) AS m;
+    END LOOP;
+    parked := ARRAY(SELECT k.id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = own.s.name AND (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL));
+    ids := ARRAY(
+        SELECT m.id
+        FROM unnest(own.xids, own.seqs) AS u (xid, seq)
+        JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
+        UNION ALL SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
+        UNION ALL SELECT l.id FROM "{{schema}}"."outbox_log_later" AS l);
+    WITH freed AS (
+        DELETE FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.id = ANY (own.ids) RETURNING d.*
+    )
+    SELECT array_agg(f.topic), array_agg(f.dedup_key), array_agg(f.id) INTO own.topics, own.dedup_keys, own.holders
+    FROM freed AS f;
+
+    UPDATE "{{schema}}"."outbox_log_state" AS s SET successor = NULL, switched_at = NULL;
+    IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox"'::regclass AND t.tgname = 'outbox_log_moved') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox"
+        FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        END IF;
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox_topic"'::regclass AND t.tgname = 'outbox_log_moved') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT OR UPDATE ON "{{schema}}"."outbox_topic"
+        FOR EACH ROW WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_rows_moved"();
+        END IF;
+        IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox_log_dedup"'::regclass AND t.tgname = 'outbox_log_moved') THEN
+            CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_dedup"
+        FOR EACH ROW WHEN (false) EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_moved"();
+        END IF;
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log"
+        FOR EACH STATEMENT WHEN (true) EXECUTE FUNCTION "{{schema}}"."outbox_log_moved_back"();
+        CREATE OR REPLACE TRIGGER "outbox_log_moved" BEFORE INSERT ON "{{schema}}"."outbox_log_later"
+        FOR EACH STATEMENT WHEN (true) EXECUTE FUNCTION "{{schema}}"."outbox_log_moved_back"();
+        CREATE OR REPLACE TRIGGER "outbox_log_dedup" BEFORE INSERT ON "{{schema}}"."outbox"
+        FOR EACH ROW WHEN (NEW.dedup_key IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION "{{schema}}"."outbox_log_dedup_back"();
+
+    INSERT INTO "{{schema}}"."outbox" (id, due_at, created_at, max_attempts, attempts, status, completed_at, failed_at, last_error,
+        headers, retry, topic, key, payload, dedup_key, concurrency_key, key_limit, key_policy, key_seq)
+    SELECT r.id, r.due_at, r.created_at, r.max_attempts, r.attempts, r.status, r.ended_at, r.ended_at, r.last_error,
+        r.headers, r.retry, r.topic, r.key, r.payload, r.dedup_key, r.concurrency_key, r.key_limit, r.key_policy,
+        CASE WHEN r.key_limit = 0 THEN "{{schema}}"."outbox_key_place"(r.concurrency_key) END
+    FROM (
+        SELECT CASE WHEN l.nth = 1 AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS r WHERE r.id = l.id) THEN l.id
+                ELSE encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid END AS id,
+            l.due_at, l.created_at, l.max_attempts, l.attempts, CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
+            CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
+            CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> 'txwork-permanent' ELSE l.last_error END
+                AS last_error,
+            CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent' ELSE l.headers END
+                AS headers,
+            l.retry, l.topic, l.key, l.payload,
+            CASE WHEN l.nth = 1 AND NOT EXISTS (
+                SELECT FROM "{{schema}}"."outbox" AS r WHERE r.topic = l.topic AND r.dedup_key = d.dedup_key) THEN d.dedup_key END
+                AS dedup_key,
+            l.concurrency_key, l.key_limit, l.key_policy
+        FROM (
+            SELECT l.*, row_number() OVER (PARTITION BY l.id ORDER BY l.source, l.ord) AS nth
+            FROM (
+                SELECT 1 AS source, k.key_seq AS ord, k.message_id AS id, k.due_at, k.appended_at AS created_at,
+                    k.max_attempts, k.attempts, k.last_error, k.failed_at,
+                    k.failed_at IS NOT NULL OR coalesce(k.headers ? 'txwork-permanent', false) AS is_dead, k.headers,
+                    k.retry, k.topic, k.key, k.payload,
+                    CASE WHEN k.concurrency_key IS NOT NULL THEN
+                        coalesce(nullif(k.key, ''), substr(k.concurrency_key, length(own.s.name) + 2)) END
+                        AS concurrency_key,
+                    k.key_limit, k.key_policy
+                FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
+                UNION ALL
+                SELECT 2, m.seq, m.id, m.created_at, m.created_at, 130, 0, NULL, NULL, false, m.headers,
+                    NULL, m.topic, m.key, m.payload, nullif(m.key, ''), CASE WHEN m.key <> '' THEN 0 END,
+                    CASE WHEN m.key <> '' THEN 1 END
+                FROM unnest(own.xids, own.seqs) AS u (xid, seq)
+                JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
+                UNION ALL
+                SELECT 3, row_number() OVER (ORDER BY l.due_at, l.ord), l.id, l.scheduled_at, l.created_at,
+                    130, 0, NULL, NULL, false, l.headers, NULL, l.topic, l.key, l.payload,
+                    nullif(l.key, ''), CASE WHEN l.key <> '' THEN 0 END, CASE WHEN l.key <> '' THEN 1 END
+                FROM "{{schema}}"."outbox_log_later" AS l) AS l) AS l
+        LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys) AS d (id, topic, dedup_key)
+            ON d.id = l.id AND d.topic = l.topic AND l.nth = 1
+        ORDER BY l.source, l.ord) AS r;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    IF own.moved <> cardinality(own.ids) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox took messages that move back and stored another number of them: '
+                'does a trigger, a rule or a policy suppress them?';
+    END IF;
+    DELETE FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked);
+    DELETE FROM "{{schema}}"."outbox_log_later";
+    DELETE FROM "{{schema}}"."outbox_log_subscription";
+    RETURN own.moved;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_give_back"(integer) FROM PUBLIC;

@@ -18,3 +18,10 @@ func Unfinished(spec workqueue.Spec, keys, row string) (rows, blocking string) {
 	const union = "\n            UNION ALL "
 	return query(v.OrderedWaits("r")) + union + query(v.Live("r")) + union + query(v.Obstacle("r")), v.Obstacle(row)
 }
+
+// LimitedRows are conditions of rows whose key has a limit: that they wait, and, of rows of all keys, that they are
+// released. They are those of the indexes of the table.
+func LimitedRows(spec workqueue.Spec, row string) (waits, live string) {
+	v := newView(spec)
+	return v.LimitedWaits(row), v.Live(row)
+}

@@ -24,7 +24,7 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
 var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "trim",
-	"rebase", "move", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over"}
+	"rebase", "move", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over", "give_back"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.

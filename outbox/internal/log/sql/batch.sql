@@ -17,6 +17,9 @@ bounded. */ -}}
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
 {{- end}}
+{{define "unsettled"}}NOT ((m.seq <= own.p.done OR m.seq = ANY (own.p.ahead))
+                AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))
+{{- end}}
 {{define "late"}}ARRAY(
         SELECT x FROM unnest((own.p.seen).open) AS x
         WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open))

@@ -1,3 +1,5 @@
+DROP FUNCTION {{.Named "give_back"}}(integer);
+DROP FUNCTION {{.Named "back_hindrance"}}(integer);
 DROP FUNCTION {{.Named "move_rows"}}(text, integer);
 DROP FUNCTION {{.Named "take_over"}}(text, integer);
 DROP FUNCTION {{.Named "moving"}}(integer);
@@ -36,6 +38,8 @@ DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named 
     {{.Named "loss"}}, {{.Named "dedup"}}, {{.Named "later"}};
 DROP FUNCTION {{.Named "guard"}}();
 DROP FUNCTION {{.Named "dedup_moved"}}();
+DROP FUNCTION {{.Named "moved_back"}}();
+DROP FUNCTION {{.Named "dedup_back"}}() CASCADE; -- of the table of rows
 DROP FUNCTION {{.Named "rows_moved"}}() CASCADE; -- the table of rows takes rows again
 DROP TYPE {{.Named "seen"}};
 DROP TYPE {{.Named "rest"}};

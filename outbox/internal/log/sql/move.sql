@@ -34,8 +34,7 @@ BEGIN
         SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
         FROM (
 {{template "batch" .AtMost "$4"}}
-              AND NOT ((m.seq <= own.p.done OR m.seq = ANY (own.p.ahead))
-                AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
+              AND {{template "unsettled"}}) AS m
         WHERE (own.p.seen).n < own.b.n;
         INSERT INTO {{.Named "loss"}} (subscription, lane, began, ended, messages, oldest, newest, why)
         SELECT $1, own.p.lane, (own.p.seen).n, own.b.n, lost, own.oldest, own.newest, $3 WHERE lost > 0;

@@ -6,25 +6,40 @@
 -- Where producers write now: to rows, or to the log. They are told in the transaction in which they write, and the
 -- switch waits for them: the lock is that of an INSERT, and is taken before the look. It runs with its owner's rights,
 -- so that producers of a log that has moved need none on the rows. No search_path is pinned: every name is qualified.
+-- The table of rows may be dropped once the outbox has moved.
 CREATE FUNCTION {{.Named "storage"}}() RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
+DECLARE
+    has_rows CONSTANT pg_catalog.bool := pg_catalog.to_regclass('{{.Rows}}') IS NOT NULL;
+    has_moved pg_catalog.bool;
 BEGIN
-    LOCK TABLE {{.Rows}} IN ROW EXCLUSIVE MODE;
-    RETURN (SELECT CASE WHEN s.successor IS NULL THEN 'rows' ELSE 'log' END FROM {{.Named "state"}} AS s);
+    IF has_rows THEN
+        LOCK TABLE {{.Rows}} IN ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.successor IS NOT NULL INTO has_moved FROM {{.Named "state"}} AS s;
+    IF NOT has_rows AND NOT has_moved THEN
+        {{.RefusesNoRows}}
+    END IF;
+    RETURN CASE WHEN has_moved THEN 'log' ELSE 'rows' END;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "storage"}}() FROM PUBLIC;
 
--- Refuses rows once they have moved. A transaction whose snapshot is from before the switch could not know of it, and
--- succeeds when it is repeated.
+-- Refuses rows once they have moved, and pauses of topics, which rows that move and messages of the log would not obey.
+-- A transaction whose snapshot is from before the switch could not know of it, and succeeds when it is repeated.
 CREATE FUNCTION {{.Named "rows_moved"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
     {{.RefusesBeforeSwitch}}
+    IF TG_LEVEL = 'ROW' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{.RowsName}} has moved to the log {{.Name}}, whose topics cannot be paused',
+            HINT = 'Pause the subscription.';
+    END IF;
     RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = '{{.RowsName}} has moved to the log {{.Name}} and takes no rows',
         HINT = 'Open the outbox with Storage MoveToLog or Log; in SQL, call {{.Name}}_append where '
@@ -50,6 +65,10 @@ BEGIN
         RETURN NEW;
     END IF;
     {{.RefusesBeforeSwitch}}
+    IF to_regclass('{{.Rows}}') IS NULL THEN -- they were dropped
+        RETURN NEW;
+    END IF;
+    {{.SeesRows}}
     SELECT r.id INTO holder FROM {{.Rows}} AS r WHERE r.topic = NEW.topic AND r.dedup_key = NEW.dedup_key;
     IF holder IS NOT NULL THEN
         INSERT INTO {{.Named "dedup"}} (topic, dedup_key, id, created_at)
@@ -92,6 +111,11 @@ BEGIN
         RETURN format('topics are paused, which a log does not have: resume %s, and pause the subscription afterwards',
             names);
     END IF;
+    SELECT count(*) INTO n FROM ({{.Limited "10000"}}) AS l;
+    IF n > 0 THEN
+        RETURN format('%s rows have a key with a limit, which a message does not have: let relays deliver them, or '
+            'cancel them', n);
+    END IF;
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
     FROM pg_attribute AS a
     WHERE a.attrelid = '{{.Rows}}'::regclass AND a.attnum > 0 AND NOT a.attisdropped
@@ -106,10 +130,11 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "move_hindrance"}}() FROM PUBLIC;
 
 -- How far a move is: rows (not begun), moving or moved; the successor; and what has not moved. Of the rows it counts so
--- many as the parameter says, those in progress among them.
+-- many as the parameter says, those in progress and those of a key with a limit among them: these do not move, and
+-- relays of the rows have to deliver them.
 CREATE FUNCTION {{.Named "moving"}}(
     most integer DEFAULT 10000, OUT state text, OUT successor text, OUT unfinished bigint, OUT in_progress bigint,
-    OUT blocking bigint, OUT seconds double precision
+    OUT blocking bigint, OUT limited bigint, OUT seconds double precision
 )
 LANGUAGE plpgsql STABLE
 {{.Settings}}
@@ -131,6 +156,7 @@ BEGIN
         (SELECT r.status FROM {{.Rows}} AS r WHERE r.completed_at IS NULL AND r.waiting LIMIT $1)) AS l;
     SELECT count(*) INTO blocking
     FROM (SELECT FROM {{.Rows}} AS r WHERE {{.Blocking "r"}} LIMIT $1) AS d;
+    SELECT count(*) INTO limited FROM ({{.Limited "$1"}}) AS l;
 END
 $txwork$;
 
@@ -161,7 +187,8 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := {{.Named "move_hindrance"}}(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE {{.Rows}} IN SHARE ROW EXCLUSIVE MODE; -- and the others in the order of producers
+            LOCK TABLE {{.Rows}}, {{.RowsNamed "topic"}} IN SHARE ROW EXCLUSIVE MODE;
+            -- and the others in the order of producers
             LOCK TABLE {{.Named "dedup"}}, {{.Named "later"}}, {{.Log}} IN SHARE ROW EXCLUSIVE MODE;
             SELECT s.successor INTO own.successor FROM {{.Named "state"}} AS s FOR UPDATE;
         END IF;
@@ -182,22 +209,21 @@ BEGIN
         SELECT $1, l, ROW(0, 0, 0, '{}'::bigint[], 0)::{{.Named "seen"}} FROM generate_series(0, $2 - 1) AS l;
         UPDATE {{.Named "state"}} AS s SET successor = $1, moving = true, switched_at = clock_timestamp();
     END IF;
-    IF (SELECT count(*) FROM pg_trigger AS t
+    IF own.successor IS NULL OR to_regclass('{{.Rows}}') IS NOT NULL AND (SELECT count(*) FROM pg_trigger AS t
         WHERE t.tgname = '{{.Table}}_moved'
-          AND t.tgrelid IN ('{{.Rows}}'::regclass, '{{.Named "dedup"}}'::regclass)) < 2 THEN
-        CREATE OR REPLACE TRIGGER {{.Own "moved"}} BEFORE INSERT ON {{.Rows}}
-        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "rows_moved"}}();
-        CREATE OR REPLACE TRIGGER {{.Own "moved"}} BEFORE INSERT ON {{.Named "dedup"}}
-        FOR EACH ROW EXECUTE FUNCTION {{.Named "dedup_moved"}}();
+          AND t.tgrelid IN (to_regclass('{{.Rows}}'), to_regclass('{{.RowsNamed "topic"}}'),
+            '{{.Named "dedup"}}'::regclass)) < 3 THEN
+        {{.Switches "log"}}
     END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "take_over"}}(text, integer) FROM PUBLIC;
 
--- Parks rows that have not ended for the successor, about so many: with their ids, attempts, times and dedup keys, and
--- in the order of their keys. When none is left, it ends the move, and the pause of the successor. Says how many rows
--- it has moved, and whether the move has ended. A row that is redriven afterwards is moved by another call.
+-- Parks rows that have not ended for the successor, about so many, or those of one key if that has more: with their
+-- ids, attempts, times and dedup keys, and in the order of their keys. When none is left, it ends the move, and the
+-- pause of the successor. Says how many rows it has moved, and whether the move has ended. A row that is redriven
+-- afterwards is moved by another call.
 --
 -- All of a key moves at once, unless a row of it is in progress: then it stays until that is settled. Whoever claims or
 -- changes a row meanwhile keeps its key from moving: all are locked, and looked up again in a later statement. It gives
@@ -214,7 +240,10 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    key text;
     keys text[];
+    chosen text[] := '{}';
+    room integer := $2;
     picked uuid[];
     locked uuid[];
     parked integer;
@@ -222,6 +251,9 @@ BEGIN
     {{.RefusesMost "$2"}}
     {{.SeesAll}}
     {{.SeesLater}}
+    IF to_regclass('{{.Rows}}') IS NULL THEN
+        {{.RefusesNoRows}}
+    END IF;
     {{.SeesRows}}
     {{.RefusesSession "a move to the log"}}
     {{.RefusesRestored}}
@@ -232,7 +264,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('the rows of {{.RowsName}} do not move to subscription %s',
                 coalesce(quote_literal($1), 'NULL')),
-            HINT = 'Call {{.Name}}_take_over first, with the name of the subscription.';
+            HINT = 'Call {{.Name}}_take_over first, with the name of the subscription. Make a successor that was '
+                'removed again.';
     END IF;
     picked := ARRAY(
         SELECT r.id FROM {{.Rows}} AS r
@@ -258,18 +291,24 @@ BEGIN
             WHERE {{.Blocking "r"}}
             ORDER BY r.concurrency_key, r.key_seq LIMIT least($2, {{.MovedKeys}}))) AS k (key)
         ORDER BY 1 LIMIT least($2, {{.MovedKeys}}));
+    FOREACH key IN ARRAY own.keys LOOP
+        room := own.room - (SELECT count(*) FROM (
+            {{.UnfinishedOf "ARRAY[own.key]"}} LIMIT $2) AS u);
+        EXIT WHEN own.room < 0 AND own.chosen <> '{}';
+        chosen := own.chosen || own.key;
+    END LOOP;
     locked := ARRAY(
         SELECT r.id
         FROM {{.Rows}} AS r
         JOIN (
-            {{.UnfinishedOf "own.keys"}}) AS u ON u.id = r.id
+            {{.UnfinishedOf "own.chosen"}}) AS u ON u.id = r.id
         ORDER BY r.id FOR UPDATE OF r SKIP LOCKED);
     picked := own.picked || ARRAY(
         SELECT unnest(a.ids)
         FROM (
             SELECT array_agg(u.id) AS ids
             FROM (
-            {{.UnfinishedOf "own.keys"}}) AS u
+            {{.UnfinishedOf "own.chosen"}}) AS u
             LEFT JOIN unnest(own.locked) AS l (id) ON l.id = u.id
             GROUP BY u.concurrency_key
             HAVING bool_and(l.id IS NOT NULL AND NOT u.runs)) AS a);
@@ -289,6 +328,7 @@ BEGIN
             CASE WHEN g.failed_at IS NOT NULL THEN
                     coalesce(CASE WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers END, '{}')
                     || jsonb_build_object('{{.Permanent}}', coalesce(g.last_error, ''))
+                WHEN jsonb_typeof(g.headers) = 'object' THEN g.headers - '{{.Permanent}}'
                 ELSE g.headers END,
             g.retry, $1, g.id, 0, g.created_at, g.topic, g.key, g.payload, {{.ParkedKey "g.concurrency_key"}},
             g.key_limit, g.key_policy

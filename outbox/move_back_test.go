@@ -1,0 +1,364 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// newMoved is an outbox of rows that has moved to a log, with the subscription main.
+func newMoved(t *testing.T) *fixture {
+	t.Helper()
+	f := newMoving(t)
+	f.move()
+	return f
+}
+
+func (f *fixture) moveBack() int64 {
+	f.Helper()
+	n, err := f.box.MoveBack(f.Context(), f.Pool, outbox.MoveBackOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return n
+}
+
+// What is parked, not settled or scheduled becomes rows, in the order of its keys, and what a producer writes then is
+// behind it. What was delivered does not come again.
+func TestAnOutboxMovesBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	r := f.subscriber("main", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+			switch string(m.Payload) {
+			case "d1":
+				return workqueue.Permanent(errors.New("no"))
+			case "r1":
+				return workqueue.RetryAfter(time.Hour, errors.New("not yet"))
+			}
+			return nil
+		})
+	})
+	first := f.send(f.box, inKey("dead", "d1"), inKey("retried", "r1"), inKey("", "done"), inKey("dead", "d2"),
+		inKey("retried", "r2"))
+	f.until("the first are parked or settled", func() bool {
+		return f.parked("main", "status = 3") == 1 && f.parked("main", "status = 0") == 3 &&
+			f.count("SELECT count(*) FROM "+f.table+"_position WHERE (upto).n IS NOT NULL") == 0
+	})
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	later := inKey("later", "l1")
+	later.ScheduledAt = time.Now().Add(24 * time.Hour)
+	scheduled := f.send(f.box, inKey("dead", "d3"), inKey("retried", "r3"), later, inKey("later", "l2"),
+		inKey("free", "f1"))[2].ID
+
+	if s := f.moveState(); s.Stage != outbox.AfterMove || s.Back != "" {
+		t.Errorf("before: %+v", s)
+	}
+	if n := f.moveBack(); n != 9 {
+		t.Errorf("%d messages became rows, want 9", n)
+	}
+	if n := f.moveBack(); n != 0 {
+		t.Errorf("%d messages became rows when called again", n)
+	}
+	if s := f.moveState(); s.Stage != outbox.BeforeMove || s.Unfinished != 8 || s.Blocking != 1 {
+		t.Errorf("afterwards: %+v", s)
+	}
+	f.send(f.box, inKey("dead", "d4"), inKey("retried", "r4"), inKey("later", "l3"), inKey("free", "f2"))
+	for _, of := range []string{"parked WHERE completed_at IS NULL", "later", "subscription"} {
+		if left := f.count("SELECT count(*) FROM " + f.table + "_" + of); left != 0 {
+			t.Errorf("%d are left of %s", left, of)
+		}
+	}
+
+	var got []string
+	deliver := func(what string, want ...string) {
+		t.Helper()
+		got = nil
+		f.drainRows(f.opened(outbox.Rows), func(_ context.Context, m *outbox.Delivery) error {
+			got = append(got, fmt.Sprint(string(m.Payload), " ", m.Attempt))
+			return nil
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: delivered %q, want %q", what, got, want)
+		}
+	}
+	rows := f.opened(outbox.Rows).Table().On(f.Pool)
+	deliver("what is due", "f1 1", "f2 1")
+	if _, err := rows.Redrive(t.Context(), []uuid.UUID{first[0].ID}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	deliver("dead", "d1 1", "d2 1", "d3 1", "d4 1")
+	f.exec("SELECT * FROM "+f.Schema+".outbox_run_now($1)", []uuid.UUID{first[1].ID})
+	deliver("retried", "r1 2", "r2 1", "r3 1", "r4 1")
+	f.exec("SELECT * FROM "+f.Schema+".outbox_run_now($1)", []uuid.UUID{scheduled})
+	deliver("later", "l1 1", "l2 1", "l3 1")
+}
+
+// After the way back the log takes no messages, in whatever way. A transaction that began before it is told to repeat.
+func TestMessagesAreRefusedAfterTheWayBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	before, err := f.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = before.Rollback(context.Background()) })
+	if _, err := before.Exec(t.Context(), "SELECT count(*) FROM "+f.table); err != nil {
+		t.Fatal(err)
+	}
+	f.moveBack()
+	_, err = f.box.Enqueue(t.Context(), workqueue.Pgx(before), inKey("k", "1"))
+	f.refusedWith("a transaction from before the way back", err, "40001")
+	later := inKey("k", "1")
+	later.ScheduledAt = time.Now().Add(time.Hour)
+	for _, m := range []outbox.Message{inKey("k", "1"), later} {
+		err = pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+			_, err := f.opened(outbox.Log).Enqueue(t.Context(), workqueue.Pgx(tx), m)
+			return err
+		})
+		f.refusedWith("a producer of the log", err, "55000")
+	}
+	_, err = f.Pool.Exec(t.Context(), "SELECT "+f.table+"_append('t', '')")
+	f.refusedWith("in SQL", err, "55000")
+	f.send(f.box, inKey("k", "1"))
+	f.send(f.opened(outbox.Rows), inKey("k", "2"))
+	if n := f.rowsLeft("true"); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+	f.inTx(func(tx pgx.Tx) error { return f.opened(outbox.Rows).Pause(f.Context(), workqueue.Pgx(tx), "u") })
+	f.inTx(func(tx pgx.Tx) error { return f.opened(outbox.Rows).Resume(f.Context(), workqueue.Pgx(tx), "u") })
+
+	// It moves to the log again, once that is empty.
+	f.exec("CALL " + f.table + "_trim('0')")
+	if s := f.move(); s.Moved != 2 {
+		t.Errorf("moved again: %+v", s)
+	}
+	_, err = f.Pool.Exec(t.Context(), "SELECT "+f.Schema+".outbox_enqueue('t', '')")
+	f.refusedWith("rows after that", err, "55000")
+	f.send(f.opened(outbox.Log), inKey("k", "3"))
+	f.send(f.box, inKey("k", "4"))
+	if n := f.moveBack(); n != 4 {
+		t.Errorf("%d messages became rows again, want 4", n)
+	}
+}
+
+// A dedup key that the log has is refused among the rows, whether its message has ended, waits or is scheduled.
+func TestDedupKeysHoldOnTheWayBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	unique := func(dedupKey string) outbox.Message { return outbox.Message{Topic: "t", DedupKey: dedupKey} }
+	later := unique("later")
+	later.ScheduledAt = time.Now().Add(time.Hour)
+	got := make(chan string, 10)
+	r := f.subscriber("main", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { got <- ""; return nil })
+	})
+	was := f.send(f.box, unique("ended"), later)
+	receive(t, got)
+	f.until("it is settled", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+"_position WHERE (upto).n IS NOT NULL") == 0
+	})
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	was = append(was, f.send(f.box, unique("waits"))...)
+	if n := f.moveBack(); n != 2 {
+		t.Errorf("%d messages became rows, want 2", n)
+	}
+	for _, box := range []*outbox.Outbox{f.box, f.opened(outbox.Rows)} {
+		again := f.send(box, unique("ended"), unique("later"), unique("waits"), unique("new"))
+		for i := range was {
+			if !again[i].Duplicate || again[i].ID != was[i].ID {
+				t.Errorf("key %d: %+v, want a duplicate of %s", i, again[i], was[i].ID)
+			}
+		}
+		if again[3].Duplicate != (box != f.box) {
+			t.Errorf("a new key: %+v", again[3])
+		}
+	}
+	if n := f.rowsLeft("completed_at IS NULL"); n != 3 {
+		t.Errorf("%d rows have not ended, want 3", n)
+	}
+}
+
+// A consumer that has a message in hand settles it before, and gets no more. Where it does not, nothing changes.
+func TestTheWayBackWaitsForMessagesInHand(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	f.send(f.box, inKey("k", "1"), inKey("k", "2"))
+	hold, got := make(chan struct{}), make(chan string, 10)
+	slow := workqueue.WorkerOptions{ClaimLimit: 1, Lease: 10 * time.Minute, HandlerTimeout: time.Hour}
+	f.subscriber("main", slow, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+			got <- string(m.Payload)
+			<-hold
+			return nil
+		})
+	})
+	receive(t, got)
+	paused := func() int { return f.count("SELECT count(*) FROM " + f.table + "_subscription WHERE paused") }
+	_, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: 50 * time.Millisecond,
+		Wait: 100 * time.Millisecond})
+	if !errors.Is(err, outbox.ErrSwitch) || !strings.Contains(err.Error(), "in hand") {
+		t.Errorf("beside a page in hand: %v", err)
+	}
+	if s := f.moveState(); s.Stage != outbox.AfterMove || paused() != 0 {
+		t.Errorf("state: %+v, %d are paused", s, paused())
+	}
+	moved := make(chan int64, 1)
+	go func() {
+		n, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: 50 * time.Millisecond,
+			Wait: patience})
+		if err != nil {
+			t.Error(err)
+		}
+		moved <- n
+	}()
+	f.until("the subscription is paused", func() bool { return paused() == 1 })
+	close(hold)
+	n := int(receive(t, moved))
+	if settled := 1 + len(got); n+settled != 2 || f.rowsLeft("completed_at IS NULL") != n {
+		t.Errorf("%d were settled and %d became rows, want 2 together", settled, n)
+	}
+}
+
+// A mover that dies in the switch has changed nothing, and one that dies before it has paused the subscription. Whoever
+// calls again goes on.
+func TestAWayBackThatDiedGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	held, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(context.Background()) }()
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
+		t.Fatal(err)
+	}
+	f.inTx(func(tx pgx.Tx) error {
+		_, err := f.box.PauseSubscription(t.Context(), workqueue.Pgx(tx), "main")
+		return err
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: time.Hour})
+		ended <- err
+	}()
+	f.until("its session is ended while it waits", func() bool {
+		return f.count("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) AS is FROM pg_locks "+
+			"WHERE relation = to_regclass($1) AND NOT granted) AS t WHERE t.is", f.Schema+".outbox") > 0
+	})
+	if err := receive(t, ended); err == nil {
+		t.Error("the way back has ended without its session")
+	}
+	if s := f.moveState(); s.Stage != outbox.AfterMove || s.Back != "" {
+		t.Errorf("state: %+v", s)
+	}
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.moveBack(); n != 1 || f.rowsLeft("status = 0") != 1 {
+		t.Errorf("%d messages became rows, want 1", n)
+	}
+}
+
+// What rows cannot have is named before anything changes.
+func TestWhatHindersTheWayBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arrange func(*fixture)
+		want    string
+	}{
+		"two destinations": {func(f *fixture) { f.subscribe("audit", 1) }, "subscriptions audit, main"},
+		"topics": {func(f *fixture) {
+			f.exec("UPDATE " + f.table + "_subscription SET topics = '{t}', prefixes = '{}'")
+		}, "subscription main has topics or headers"},
+		"too many messages": {func(f *fixture) {
+			f.exec("INSERT INTO " + f.table + " (topic, payload) SELECT 't', '' FROM generate_series(1, 5001)")
+		}, "5001 messages are not delivered"},
+		"no destination": {func(f *fixture) { f.exec("SELECT " + f.table + "_unsubscribe('main')") }, "(none)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newMoved(t)
+			c.arrange(f)
+			if s := f.moveState(); !strings.Contains(s.Back, c.want) {
+				t.Errorf("state: %+v", s)
+			}
+			_, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{})
+			f.refusedWith(name, err, "55000")
+			f.send(f.opened(outbox.Log), inKey("k", "1")) // nothing has changed
+		})
+	}
+	f := newMoving(t)
+	if n := f.moveBack(); n != 0 {
+		t.Errorf("%d messages moved back from rows", n)
+	}
+	f.send(f.box, inKey("k", "1"))
+	f.exec("SELECT "+f.table+"_take_over('main')", []any{}...)
+	_, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{})
+	f.refusedWith("a move that has not ended", err, "55000")
+	if _, err := f.opened(outbox.Log).MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{}); !errors.Is(err,
+		workqueue.ErrInvalid) {
+		t.Errorf("another storage: %v", err)
+	}
+}
+
+// Producers write all the time, and relays of both kinds and the way back are killed. Everything that was committed is
+// delivered, in the order of its key, and repeated only by deaths.
+func TestAMoveBackUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := newMoving(t)
+	f.exec("CREATE TABLE " + f.Schema + ".delivered (n bigserial, id uuid, key text, number integer)")
+	f.exec("SELECT "+f.table+"_take_over('main', 2)", []any{}...)
+	f.move()
+	var deaths atomic.Int64
+	stops := []func(){f.killing("rows", &deaths), f.killing("log", &deaths), f.killing("rows", &deaths),
+		f.killing("log", &deaths)}
+	l := newLoad(f)
+	for p := range 4 {
+		l.Go(func() { l.produce(p) })
+	}
+	f.reaping()
+	written := func(what string, n int) {
+		enough := l.committed.Load() + int64(n)
+		f.until(what, func() bool { return l.committed.Load() >= enough || f.Failed() })
+	}
+	some := pgtest.Size(100, 300)
+	written("messages are written to the log", some)
+	mover := f.killing("back", new(atomic.Int64))
+	f.until("the outbox has moved back", func() bool {
+		l.disconnect()
+		return f.count("SELECT count(*) FROM "+f.table+"_state WHERE successor IS NULL") == 1
+	})
+	written("rows are written afterwards", some)
+	close(l.stop)
+	l.Wait()
+	mover()
+	for _, stop := range stops {
+		stop()
+	}
+	f.relay(workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) {
+		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
+			_, err := f.Pool.Exec(ctx, "INSERT INTO "+f.Schema+".delivered (id, key, number) "+
+				"VALUES ($1, $2, $3::text::integer)", m.ID, m.Key, string(m.Payload))
+			return err
+		})
+	})
+	f.until("everything is delivered", func() bool { return f.rowsLeft("completed_at IS NULL") == 0 })
+	l.reconcile(int(deaths.Load()))
+}
