@@ -4130,7 +4130,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]) FROM PUBLIC;
 -- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
 -- that was silent. It has tried their lock before it took its snapshot.
 CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(
-    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean
+    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
+    OUT announced text
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4152,7 +4153,6 @@ DECLARE
     silent_until timestamptz;
     news bigint;
     topics text[];
-    names text;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4283,16 +4283,17 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, silent_until, keeper, seen)
         VALUES (newest, clock_timestamp(), own.silent_until, keeper, own.now);
         IF own.news < 100 THEN
-            SELECT json_agg(s.name)::text INTO own.names
+            SELECT CASE WHEN octet_length(json_agg(s.name)::text) > 7000 THEN '*' ELSE json_agg(s.name)::text END
+            INTO announced
             FROM "{{schema}}"."outbox_log_subscription" AS s
             WHERE NOT s.paused
               AND (s.topics IS NULL OR s.topics && own.topics
                 OR EXISTS (SELECT FROM unnest(own.topics) AS t WHERE t ^@ ANY (s.prefixes)));
         ELSE
-            names := '*';
+            announced := '*';
         END IF;
-        IF own.names IS NOT NULL THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', CASE WHEN octet_length(own.names) > 7000 THEN '*' ELSE own.names END));
+        IF announced IS NOT NULL THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', announced));
         END IF;
     END IF;
 END
@@ -4306,7 +4307,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_tick_step"(interval) FROM PUBLIC
 -- pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE "{{schema}}"."outbox_log_tick"(
     INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL, promise interval DEFAULT NULL,
-    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL
+    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL, INOUT announced text DEFAULT NULL
 )
 LANGUAGE plpgsql
 AS $txwork$
@@ -4324,13 +4325,13 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     END IF;
     SET LOCAL synchronous_commit TO off;
-    SELECT s.newest, s.stored, s.keeper, s.expects INTO newest, stored, keeper, expects
+    SELECT s.newest, s.stored, s.keeper, s.expects, s.announced INTO newest, stored, keeper, expects, announced
     FROM "{{schema}}"."outbox_log_tick_step"(promise) AS s;
     COMMIT;
 END
 $txwork$;
 
-REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval, bigint, boolean) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval, bigint, boolean, text) FROM PUBLIC;
 
 -- Makes a subscription. It begins with the newest tick that was made until start: 'infinity' is now, so tick before;
 -- '-infinity' is the beginning of what the log has. Topics are names, or beginnings of names with a * at the end. The

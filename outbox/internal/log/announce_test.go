@@ -35,7 +35,7 @@ func (f *fixture) listen() (heard func() []string) {
 func (f *fixture) promise(length string) (newest, keeper int64, stored, expects bool) {
 	f.Helper()
 	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_tick(promise => '"+length+"')").Scan(&newest, &stored, &keeper,
-		&expects))
+		&expects, nil))
 	return newest, keeper, stored, expects
 }
 
@@ -136,5 +136,5 @@ func TestAPromiseToTick(t *testing.T) {
 	heard()
 	f.append(f.Pool, "m")
 	f.heard("a promise that nobody can have made", heard(), "")
-	f.want("s", f.drain("s", 10), "first", "announced", "silent", "m")
+	f.want("s", f.drain("s", 10), "first", "silent", "announced", "m")
 }

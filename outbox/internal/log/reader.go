@@ -60,6 +60,8 @@ type Ticked struct {
 	// Keeper is the tick whose caller has promised to tick again, and Expects whether it still has to.
 	Keeper  int64
 	Expects bool
+	// Announced are the subscriptions that want what a stored tick has seen, as it was announced.
+	Announced string
 }
 
 // Tick stores a tick if there is news. The caller promises to tick again for so long, and then until it is not expected
@@ -70,8 +72,9 @@ func (r *Reader) Tick(ctx context.Context, promise time.Duration) (t Ticked, err
 		arg = fmt.Sprintf("promise => interval '%d microseconds'", promise.Microseconds())
 	}
 	var keeper *int64
-	err = r.db.Call(ctx, r.tick+"("+arg+")", &t.Newest, &t.Stored, &keeper, &t.Expects)
-	t.Keeper = value(keeper)
+	var announced *string
+	err = r.db.Call(ctx, r.tick+"("+arg+")", &t.Newest, &t.Stored, &keeper, &t.Expects, &announced)
+	t.Keeper, t.Announced = value(keeper), value(announced)
 	return t, err
 }
 

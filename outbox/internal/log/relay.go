@@ -84,13 +84,13 @@ func (r *Relay) Resize(n int) {
 }
 
 // Wake makes the relay look for messages now.
-func (r *Relay) Wake() {
-	r.ticking.wanted.Store(true)
-	r.lookAgain()
-}
+func (r *Relay) Wake() { r.wake(&r.ticking.ticks, &r.ticking.fetches) }
 
-// lookAgain makes the relay look for messages behind the ticks that there are.
-func (r *Relay) lookAgain() {
+// wake makes the relay tick or fetch, or both.
+func (r *Relay) wake(what ...*atomic.Bool) {
+	for _, it := range what {
+		it.Store(true)
+	}
 	select {
 	case r.woken <- struct{}{}:
 	default:
@@ -125,8 +125,9 @@ func (r *Relay) Run(ctx context.Context, h Handlers) error {
 // poll looks for messages until ctx is cancelled.
 func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 	pause, failing, began := minPoll, outage.MinPause, false
-	for ticks := true; ctx.Err() == nil; {
-		found, err := r.look(ctx, hands, ticks)
+	var next time.Time // look, unless it is woken
+	for ticks, fetches := true, true; ctx.Err() == nil; {
+		looked, found, err := r.look(ctx, hands, ticks, fetches)
 		if r.miss(ctx, err) {
 			r.leaveTicking(ctx)
 			await(ctx, missingPause, nil)
@@ -134,6 +135,8 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		}
 		wait := pause
 		switch {
+		case err == nil && !looked:
+			wait = time.Until(next)
 		case err != nil && !began && !outage.Is(err) && !isBusy(err):
 			return err
 		case err != nil:
@@ -148,10 +151,9 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		default:
 			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
 		}
-		woken := await(ctx, r.ticking.atMost(wait), r.woken)
-		if ticks = r.ticking.isDue(woken); ticks && woken {
-			pause = minPoll
-		}
+		next = time.Now().Add(wait)
+		await(ctx, r.ticking.atMost(wait), r.woken)
+		ticks, fetches = r.ticking.isDue(!time.Now().Before(next))
 	}
 	return nil
 }
@@ -199,25 +201,31 @@ func await(ctx context.Context, pause time.Duration, woken <-chan struct{}) bool
 	return false
 }
 
-// look ticks if it is told to, and takes the lanes that have messages in hand. It is not cancelled with ctx: a claim that
-// is broken off would keep its lane until the lease ends.
-func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks bool) (found bool, err error) {
+// look ticks and looks for messages if it is told to, or if the tick has seen some for the subscription, and takes the
+// lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off would keep its lane until
+// the lease ends.
+func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks, fetches bool) (looked, found bool, err error) {
 	base := context.WithoutCancel(ctx)
-	r.rests = 0
 	if ticks {
 		if await(ctx, r.ticking.rest(), nil); ctx.Err() != nil {
-			return false, nil
+			return false, false, nil
 		}
-		if err := r.ticking.tick(base, r.reader, r.promise()); err != nil {
-			return false, err
+		names, err := r.ticking.tick(base, r.reader, r.promise())
+		if err != nil {
+			return false, false, err
 		}
+		fetches = fetches || r.isNamed(names)
 	}
+	if !fetches {
+		return false, false, nil
+	}
+	r.rests = 0
 	for more := true; more && !r.isFull() && ctx.Err() == nil; {
 		r.pending = true
 		start := time.Now()
 		page, err := r.fetch(base, r.token)
 		if err != nil {
-			return found, err
+			return true, found, err
 		}
 		token := r.token
 		r.token, r.pending, more = uuid.New(), false, page.More
@@ -228,7 +236,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks bool) (fo
 			hands.Go(func() { r.work(ctx, token, page, start) })
 		}
 	}
-	return found, nil
+	return true, found, nil
 }
 
 func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {

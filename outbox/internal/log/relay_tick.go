@@ -32,9 +32,9 @@ const (
 //
 // Whoever hears nothing, and gets nothing, ticks in pauses that grow to the poll interval.
 type ticking struct {
-	wanted   atomic.Bool  // the next look is to tick
-	followed atomic.Int64 // when a tick was last announced to the subscription
-	keeps    atomic.Int64 // the tick with which it has made its promise; 0: it has none to keep
+	ticks, fetches atomic.Bool  // what the next look is to do
+	followed       atomic.Int64 // when a tick was last announced to the subscription
+	keeps          atomic.Int64 // the tick with which it has made its promise; 0: it has none to keep
 
 	// Of the relay's loop only.
 	last  time.Time     // tick
@@ -46,28 +46,30 @@ type ticking struct {
 func (r *Relay) hear(what string, first bool) {
 	switch {
 	case what == "" && first:
-		r.Wake()
-	case what == "":
-	case what == "*" || isNamed(r.Subscription, what):
+		r.wake(&r.ticking.ticks)
+	case r.isNamed(what):
 		r.ticking.followed.Store(int64(time.Since(processStart)))
 		if !r.IsAway() { // the rest has an end
-			r.lookAgain()
+			r.wake(&r.ticking.fetches)
 		}
 	}
 }
 
-func isNamed(name, list string) bool {
+// isNamed reports whether the subscription is among those of an announcement.
+func (r *Relay) isNamed(announced string) bool {
 	var names []string
-	return json.Unmarshal([]byte(list), &names) == nil && slices.Contains(names, name)
+	return announced == "*" ||
+		json.Unmarshal([]byte(announced), &names) == nil && slices.Contains(names, r.Subscription)
 }
 
 // handIsFree looks for more when a batch has ended.
 func (r *Relay) handIsFree() {
 	r.hands.Add(-1)
-	if r.ticking.keeps.Load() == 0 && !r.ticking.isFollowing() {
-		r.ticking.wanted.Store(true)
+	if r.ticking.keeps.Load() != 0 || r.ticking.isFollowing() {
+		r.wake(&r.ticking.fetches)
+	} else {
+		r.Wake()
 	}
-	r.lookAgain()
 }
 
 // isFollowing reports whether another one was ticking a moment ago.
@@ -76,13 +78,13 @@ func (t *ticking) isFollowing() bool {
 	return at != 0 && time.Since(processStart)-time.Duration(at) < promised
 }
 
-// isDue reports whether the next look is to tick, at the end of a pause, or because the relay was woken.
-func (t *ticking) isDue(woken bool) bool {
-	wanted := t.wanted.Swap(false)
+// isDue is what to do at the end of a pause, or when the relay was woken in it.
+func (t *ticking) isDue(paused bool) (ticks, fetches bool) {
+	ticks, fetches = t.ticks.Swap(false), t.fetches.Swap(false)
 	if t.keeps.Load() != 0 {
-		return wanted || t.rest() <= 0
+		return ticks || t.rest() <= 0, fetches || paused
 	}
-	return wanted || !woken && !t.isFollowing()
+	return ticks || paused && !t.isFollowing(), fetches || paused
 }
 
 // atMost bounds a pause by the time of the next tick that was promised.
@@ -104,13 +106,13 @@ func (r *Relay) promise() time.Duration {
 	return promised
 }
 
-// tick ticks. It ends the promise when that is over, no transaction is open that relied on it, and nothing was found
-// since; or when another one has promised.
-func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duration) error {
+// tick ticks, and returns what it has announced. It ends the promise when that is over, no transaction is open that
+// relied on it, and nothing was found since; or when another one has promised.
+func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duration) (announced string, err error) {
 	t.last = time.Now()
 	found, err := reader.Tick(ctx, promise)
 	if err != nil {
-		return err
+		return "", err
 	}
 	t.every = max(t.every, 2*time.Since(t.last)) // a slow server
 	switch {
@@ -119,7 +121,7 @@ func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duratio
 	case !found.Expects || found.Keeper != t.keeps.Load():
 		t.keeps.Store(0)
 	}
-	return nil
+	return found.Announced, nil
 }
 
 // leaveTicking ends the promise of a relay that stops: producers announce their messages from then on, and what they
@@ -128,7 +130,7 @@ func (r *Relay) leaveTicking(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for end := time.Now().Add(leaving); r.ticking.keeps.Load() != 0 && time.Now().Before(end); {
 		await(ctx, r.ticking.rest(), nil)
-		if r.ticking.tick(ctx, r.reader, 0) != nil {
+		if _, err := r.ticking.tick(ctx, r.reader, 0); err != nil {
 			return
 		}
 	}

@@ -13,7 +13,8 @@
 -- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
 -- that was silent. It has tried their lock before it took its snapshot.
 CREATE FUNCTION {{.Named "tick_step"}}(
-    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean
+    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
+    OUT announced text
 )
 LANGUAGE plpgsql
 {{.Settings}}
@@ -32,7 +33,6 @@ DECLARE
     silent_until timestamptz;
     news bigint;
     topics text[];
-    names text;
 BEGIN
     {{.SeesAll}}
     IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed'
@@ -98,16 +98,17 @@ BEGIN
         INSERT INTO {{.Named "tick"}} (n, at, silent_until, keeper, seen)
         VALUES (newest, clock_timestamp(), own.silent_until, keeper, own.now);
         IF own.news < {{.MaxNews}} THEN
-            SELECT json_agg(s.name)::text INTO own.names
+            SELECT CASE WHEN octet_length(json_agg(s.name)::text) > 7000 THEN '*' ELSE json_agg(s.name)::text END
+            INTO announced
             FROM {{.Named "subscription"}} AS s
             WHERE NOT s.paused
               AND (s.topics IS NULL OR s.topics && own.topics
                 OR EXISTS (SELECT FROM unnest(own.topics) AS t WHERE t ^@ ANY (s.prefixes)));
         ELSE
-            names := '*';
+            announced := '*';
         END IF;
-        IF own.names IS NOT NULL THEN
-            PERFORM {{.Announce "CASE WHEN octet_length(own.names) > 7000 THEN '*' ELSE own.names END"}};
+        IF announced IS NOT NULL THEN
+            PERFORM {{.Announce "announced"}};
         END IF;
     END IF;
 END
@@ -121,7 +122,7 @@ REVOKE ALL ON FUNCTION {{.Named "tick_step"}}(interval) FROM PUBLIC;
 -- pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE {{.Named "tick"}}(
     INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL, promise interval DEFAULT NULL,
-    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL
+    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL, INOUT announced text DEFAULT NULL
 )
 LANGUAGE plpgsql
 AS $txwork$
@@ -139,10 +140,10 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     END IF;
     SET LOCAL synchronous_commit TO off;
-    SELECT s.newest, s.stored, s.keeper, s.expects INTO newest, stored, keeper, expects
+    SELECT s.newest, s.stored, s.keeper, s.expects, s.announced INTO newest, stored, keeper, expects, announced
     FROM {{.Named "tick_step"}}(promise) AS s;
     COMMIT;
 END
 $txwork$;
 
-REVOKE ALL ON PROCEDURE {{.Named "tick"}}(bigint, boolean, interval, bigint, boolean) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE {{.Named "tick"}}(bigint, boolean, interval, bigint, boolean, text) FROM PUBLIC;
