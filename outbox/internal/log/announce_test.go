@@ -34,8 +34,12 @@ func (f *fixture) listen() (heard func() []string) {
 // promise ticks, and promises to tick again for so long.
 func (f *fixture) promise(length string) (newest, keeper int64, stored, expects bool) {
 	f.Helper()
-	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_tick(promise => '"+length+"')").Scan(&newest, &stored, &keeper,
+	var k *int64
+	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_tick(promise => '"+length+"')").Scan(&newest, &stored, &k,
 		&expects, nil))
+	if k != nil {
+		keeper = *k
+	}
 	return newest, keeper, stored, expects
 }
 
@@ -89,6 +93,9 @@ func TestAPromiseToTick(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
 	f.subscribe("s")
+	if _, _, stored, expects := f.promise("1 second"); stored || expects {
+		t.Errorf("behind a tick without a promise, a tick is stored: %v, or expected: %v", stored, expects)
+	}
 	f.append(f.Pool, "first")
 	heard := f.listen()
 	own, keeper, stored, expects := f.promise("1 second")

@@ -48,7 +48,7 @@ BEGIN
         own.last.open, own.last.seq
     FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
     expects := $1 IS NOT NULL AND (
-        own.silent_until > clock_timestamp() OR NOT pg_try_advisory_xact_lock({{.SilentLock}}));
+        own.silent_until > clock_timestamp() IS TRUE OR NOT pg_try_advisory_xact_lock({{.SilentLock}}));
     stored := own.last.n IS NULL;
     IF stored THEN -- the first tick, or all were deleted
         SELECT 0, 0, 0, '{}', 0 INTO own.last;
