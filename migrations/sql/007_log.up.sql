@@ -4184,7 +4184,7 @@ BEGIN
         own.last.open, own.last.seq
     FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
     expects := $1 IS NOT NULL AND (
-        own.silent_until > clock_timestamp() OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log silent', 0)));
+        own.silent_until > clock_timestamp() IS TRUE OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log silent', 0)));
     stored := own.last.n IS NULL;
     IF stored THEN -- the first tick, or all were deleted
         SELECT 0, 0, 0, '{}', 0 INTO own.last;
