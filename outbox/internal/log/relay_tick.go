@@ -13,6 +13,9 @@ const (
 	// news costs the server 0.1 ms.
 	tickEvery = 5 * time.Millisecond
 
+	// slowestTicks bounds the time between two ticks on a slow server.
+	slowestTicks = 4 * tickEvery
+
 	// promised is for how long after a tick its relay promises to go on. Producers that write more often than that need
 	// not announce anything.
 	promised = 100 * time.Millisecond
@@ -114,7 +117,7 @@ func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duratio
 	if err != nil {
 		return "", err
 	}
-	t.every = max(t.every, 2*time.Since(t.last)) // a slow server
+	t.every = max(t.every, min(2*time.Since(t.last), slowestTicks)) // a slow server
 	switch {
 	case found.Stored && promise != noPromise:
 		t.keeps.Store(found.Newest)
