@@ -78,7 +78,7 @@ func TestTheFirstTickOfARelayWaits(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
 	f.subscribe("billing", 1)
-	f.execLog("ALTER FUNCTION LOG_tick_step() SET lock_timeout = '50ms'")
+	f.execLog("ALTER FUNCTION LOG_tick_step(interval) SET lock_timeout = '50ms'")
 	other, err := f.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
 		"anybody's":    {"front:ly", false, true},
 		"of no fronts": {"front:{}", false, false},
 	} {
-		if !isOfFold(c.payload) {
+		if !isOfOthers(c.payload) {
 			t.Errorf("%s would wake announcers", name)
 		}
 		claims := twoLanes()

@@ -431,6 +431,11 @@ func (s Spec) Announce() string { return s.announcing().Rows("pg_catalog.now()")
 // transaction is that of a worker, which folds by itself, it has the workers fold when the transaction commits.
 func (s Spec) AnnounceNote() string { return s.announcing().NoteStatement() }
 
+// AnnounceExternal is the call, in SQL, that tells every [External] of the table's workers of messages when the
+// transaction commits: [External.Listen] gets what the expression says. NOTIFY has all committing transactions of the
+// server wait for one lock, so who calls it for each message has to bound the rate.
+func (s Spec) AnnounceExternal(what string) string { return s.announcing().External(what) }
+
 // foldPromise is the setting of a transaction whose owner folds this table's notes right after its commit.
 func (s Spec) foldPromise() string { return conn.SetLocal(announce.FoldsSetting, s.Name()) }
 

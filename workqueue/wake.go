@@ -20,7 +20,7 @@ func (l *listener) received(n *pgconn.Notification) {
 		if t.table.spec.channel() != n.Channel {
 			continue
 		}
-		if !isOfFold(n.Payload) { // an announcer does not replace these
+		if !isOfOthers(n.Payload) { // an announcer does not replace these
 			t.announcer.heard(n.PID, time.Now())
 		}
 		t.notified(n.PID, n.Payload)
@@ -51,6 +51,10 @@ func (t *tableWork) notified(session uint32, payload string) {
 		t.heardFronts(where)
 		return
 	}
+	if what, ok := strings.CutPrefix(payload, announce.PayloadExternal); ok {
+		t.heardExternal(what)
+		return
+	}
 	at, isNote := strings.CutPrefix(payload, announce.PayloadNote)
 	at, isFold := strings.CutPrefix(at, announce.PayloadFold)
 	micros, err := strconv.ParseInt(at, 10, 64)
@@ -70,9 +74,26 @@ func (t *tableWork) notified(session uint32, payload string) {
 	}
 }
 
-// isOfFold reports whether a fold has sent the payload.
-func isOfFold(payload string) bool {
-	return strings.HasPrefix(payload, announce.PayloadFold) || strings.HasPrefix(payload, announce.PayloadFront)
+// isOfOthers reports whether the payload is of a fold, or of messages that are no rows.
+func isOfOthers(payload string) bool {
+	for _, prefix := range []string{announce.PayloadFold, announce.PayloadFront, announce.PayloadExternal} {
+		if strings.HasPrefix(payload, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// heardExternal tells every External. One of those that have messages to hand out is told that it is the first.
+func (t *tableWork) heardExternal(what string) {
+	first := true
+	for _, w := range t.listening() {
+		if hear := w.external.Load(); hear != nil {
+			isFirst := first && w.Waits() == nil
+			(*hear)(what, isFirst)
+			first = first && !isFirst
+		}
+	}
 }
 
 // heardFronts moves claims back to where a fold has put the rows that it released. The fold's next notification wakes
@@ -124,6 +145,9 @@ func (t *tableWork) missedBy(w *Worker) {
 		t.folder.missed()
 	}
 	w.poll.Wake()
+	if hear := w.external.Load(); hear != nil {
+		(*hear)("", true)
+	}
 	w.cancelsSeen.Add(1)
 	w.renewNow()
 }

@@ -153,6 +153,7 @@ type Worker struct {
 	started     atomic.Bool
 	phase       atomic.Int32
 	refused     atomic.Pointer[error] // by an External
+	external    atomic.Pointer[hears] // of an External
 }
 
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/history"
@@ -270,14 +271,24 @@ func (x *External[T]) Query(ctx context.Context, q ExternalQuery) error {
 	})
 }
 
-// Call runs a statement outside of transactions, such as a CALL of a procedure that commits.
-func (x *External[T]) Call(ctx context.Context, sql string) error {
+// Call runs a statement outside of transactions, such as a CALL of a procedure that commits, and scans the row that it
+// returns.
+func (x *External[T]) Call(ctx context.Context, sql string, results ...any) error {
 	return x.engine.within(ctx, x.engine.callTimeout(), func(ctx context.Context) error {
 		return explain(x.worker.runtime.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-			_, err := c.Exec(ctx, sql)
-			return err
+			return c.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(results...)
 		}))
 	})
+}
+
+// hears takes in what is announced, see [External.Listen].
+type hears func(what string, first bool)
+
+// Listen has a function called with what [Spec.AnnounceExternal] tells of messages, and with nothing whenever something
+// may have been missed. Unless the worker does not listen. first says that no other External of the process's runtime
+// is told so of the same table, or that something may have been missed. The function must not block.
+func (x *External[T]) Listen(hear func(what string, first bool)) {
+	x.worker.external.Store((*hears)(&hear))
 }
 
 // Refuse has [Worker.Ready] return an error until it is called with nil.

@@ -27,8 +27,8 @@ DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interv
 DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);
 DROP TYPE "{{schema}}"."outbox_log_fetched";
 DROP FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer);
-DROP PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean);
-DROP FUNCTION "{{schema}}"."outbox_log_tick_step"();
+DROP PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval, bigint, boolean, text);
+DROP FUNCTION "{{schema}}"."outbox_log_tick_step"(interval);
 DROP FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]);
 DROP FUNCTION "{{schema}}"."outbox_log_append_due"(integer);
 DROP FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text, timestamptz);

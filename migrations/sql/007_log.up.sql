@@ -3625,9 +3625,13 @@ CREATE TABLE "{{schema}}"."outbox_log_state" (
 
 INSERT INTO "{{schema}}"."outbox_log_state" DEFAULT VALUES;
 
+-- silent_until is until when producers need not announce their messages: whoever stored the tick with the number keeper
+-- has promised to tick again, see tick_step.
 CREATE TABLE "{{schema}}"."outbox_log_tick" (
     n bigint PRIMARY KEY,
     at timestamptz NOT NULL, -- after the snapshot was taken
+    silent_until timestamptz,
+    keeper bigint,
     seen "{{schema}}"."outbox_log_seen" NOT NULL
 );
 
@@ -3735,7 +3739,10 @@ CREATE INDEX "outbox_log_parked_blocks_idx" ON "{{schema}}"."outbox_log_parked" 
     WHERE (completed_at IS NULL OR failed_at IS NOT NULL AND cancelled_at IS NULL AND key_policy > 0);
 
 -- Refuses messages that no batch would ever have: their transaction has an id that the newest tick calls ended, as in a
--- cluster in which ids began again. It runs with its owner's rights, so that producers need none on ticks, and none of
+-- cluster in which ids began again. Announces messages, once for each transaction, unless somebody has promised to tick
+-- again soon. A transaction that is silent because of that keeps a lock until it ends, which whoever has promised sees.
+-- It tests the time after it has the lock: so either it has the lock before the promise ends, or it announces.
+-- It runs with its owner's rights, so that producers need none on ticks, and none of
 -- them is kept from seeing the newest. It pins no search_path, which would cost each statement of producers as much as
 -- all the rest: every name is qualified.
 CREATE FUNCTION "{{schema}}"."outbox_log_guard"() RETURNS trigger
@@ -3744,9 +3751,13 @@ AS $txwork$
 DECLARE
     own pg_catalog.int8 := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text::pg_catalog.int8
         OPERATOR(pg_catalog.+) TG_ARGV[0]::pg_catalog.int8;
+    is_ended pg_catalog.bool;
+    silent_until pg_catalog.timestamptz;
 BEGIN
-    IF (SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open)
-        FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1) THEN
+    SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open), t.silent_until
+    INTO is_ended, silent_until
+    FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+    IF is_ended THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
@@ -3762,6 +3773,16 @@ BEGIN
                 HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
         END IF;
     END IF;
+    IF TG_ARGV[1] OPERATOR(pg_catalog.=) 'silent' THEN
+        RETURN NULL; -- they are not due
+    ELSIF silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) interval '0' AND silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<=) interval '1 second' THEN
+        IF pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log silent', 0)) THEN
+            IF silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) interval '0' AND silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<=) interval '1 second' THEN
+                RETURN NULL;
+            END IF;
+        END IF;
+    END IF;
+    PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', ''));
     RETURN NULL;
 END
 $txwork$;
@@ -3787,9 +3808,9 @@ BEGIN
     EXECUTE format('ALTER TABLE "{{schema}}"."outbox_log_dedup"
         ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_guard" AFTER INSERT ON "{{schema}}"."outbox_log"
-        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
+        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L, ''announce'')', shift::text);
     EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_later_guard" AFTER INSERT ON "{{schema}}"."outbox_log_later"
-        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
+        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L, ''silent'')', shift::text);
     UPDATE "{{schema}}"."outbox_log_state" AS s SET shift = $1;
     IF NOT FOUND THEN -- the table was lost, and made anew
         INSERT INTO "{{schema}}"."outbox_log_state" (shift) VALUES ($1);
@@ -4100,7 +4121,18 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]) FROM PUBLIC;
 -- The ids between those that are open are asked for, gap by gap: a million rows of an open transaction are passed over.
 --
 -- Where nobody has ticked for long, it stores several ticks, so that no batch is large, see the template parts.
-CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(OUT newest bigint, OUT stored boolean)
+--
+-- It announces the tick to the subscriptions that want one of its messages, as far as their topics tell, and to all if
+-- it has many.
+--
+-- promise says for how long its caller, which is called the keeper of the tick, will tick again at short intervals.
+-- Producers do not announce their messages meanwhile. A tick without a promise inherits that of the tick before. The
+-- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
+-- that was silent. It has tried their lock before it took its snapshot.
+CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(
+    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
+    OUT announced text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -4118,6 +4150,9 @@ DECLARE
     last "{{schema}}"."outbox_log_seen";
     now "{{schema}}"."outbox_log_seen";
     parts bigint;
+    silent_until timestamptz;
+    news bigint;
+    topics text[];
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4145,7 +4180,11 @@ BEGIN
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
     END IF;
 
-    SELECT (t.seen).* INTO own.last FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+    SELECT t.silent_until, t.keeper, (t.seen).* INTO own.silent_until, keeper, own.last.n, own.last.low, own.last.high,
+        own.last.open, own.last.seq
+    FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+    expects := $1 IS NOT NULL AND (
+        own.silent_until > clock_timestamp() IS TRUE OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log silent', 0)));
     stored := own.last.n IS NULL;
     IF stored THEN -- the first tick, or all were deleted
         SELECT 0, 0, 0, '{}', 0 INTO own.last;
@@ -4159,19 +4198,29 @@ BEGIN
     FROM "{{schema}}"."outbox_log_state" AS s;
     newest := own.last.n;
 
-    stored := stored OR EXISTS (
-        SELECT FROM unnest(own.last.open) AS x
-        CROSS JOIN LATERAL (SELECT FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = x LIMIT 1) AS m
-        WHERE x <> ALL (own.now.open));
-    stored := stored OR EXISTS (
-        SELECT FROM (
-            SELECT b.x AS after, lead(b.x) OVER (ORDER BY b.x) AS before
-            FROM unnest(ARRAY[own.last.high - 1, own.now.high] || own.now.open) AS b (x)
-            WHERE b.x >= own.last.high - 1) AS gap
-        CROSS JOIN LATERAL (
-            SELECT FROM "{{schema}}"."outbox_log" AS m WHERE m.xid > gap.after AND m.xid < gap.before LIMIT 1) AS m
-        WHERE gap.before > gap.after + 1);
+    SELECT count(*), array_agg(DISTINCT m.topic) INTO own.news, own.topics
+    FROM (
+        (SELECT m.topic::text
+            FROM unnest(own.last.open) AS x
+            CROSS JOIN LATERAL (SELECT m.topic FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = x LIMIT 100) AS m
+            WHERE x <> ALL (own.now.open))
+        UNION ALL
+        (SELECT m.topic::text
+            FROM (
+                SELECT b.x AS after, lead(b.x) OVER (ORDER BY b.x) AS before
+                FROM unnest(ARRAY[own.last.high - 1, own.now.high] || own.now.open) AS b (x)
+                WHERE b.x >= own.last.high - 1) AS gap
+            CROSS JOIN LATERAL (
+                SELECT m.topic FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid > gap.after AND m.xid < gap.before LIMIT 100) AS m
+            WHERE gap.before > gap.after + 1)
+        LIMIT 100) AS m;
+    stored := stored OR own.news > 0;
     IF stored THEN
+        IF $1 IS NOT NULL THEN
+            silent_until := clock_timestamp() + least($1, interval '1 second');
+            expects := true;
+        END IF;
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
         SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
         FROM "{{schema}}"."outbox_log_position" AS p;
@@ -4229,19 +4278,37 @@ BEGIN
             GET DIAGNOSTICS parts = ROW_COUNT;
             now.n := own.now.n + own.parts;
         END IF;
-        INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
         newest := own.now.n;
+        keeper := CASE WHEN $1 IS NULL THEN keeper ELSE newest END;
+        INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, silent_until, keeper, seen)
+        VALUES (newest, clock_timestamp(), own.silent_until, keeper, own.now);
+        IF own.news < 100 THEN
+            SELECT CASE WHEN octet_length(json_agg(s.name)::text) > 7000 THEN '*' ELSE json_agg(s.name)::text END
+            INTO announced
+            FROM "{{schema}}"."outbox_log_subscription" AS s
+            WHERE NOT s.paused
+              AND (s.topics IS NULL OR s.topics && own.topics
+                OR EXISTS (SELECT FROM unnest(own.topics) AS t WHERE t ^@ ANY (s.prefixes)));
+        ELSE
+            announced := '*';
+        END IF;
+        IF announced IS NOT NULL THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', announced));
+        END IF;
     END IF;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_tick_step"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_tick_step"(interval) FROM PUBLIC;
 
 -- Appends what is due, and stores a tick if there is news. What cannot be appended keeps nobody from ticking. It
 -- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers.
 -- A crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
 -- pin a search_path: every name and operator is qualified.
-CREATE PROCEDURE "{{schema}}"."outbox_log_tick"(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
+CREATE PROCEDURE "{{schema}}"."outbox_log_tick"(
+    INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL, promise interval DEFAULT NULL,
+    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL, INOUT announced text DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
@@ -4258,12 +4325,13 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     END IF;
     SET LOCAL synchronous_commit TO off;
-    SELECT s.newest, s.stored INTO newest, stored FROM "{{schema}}"."outbox_log_tick_step"() AS s;
+    SELECT s.newest, s.stored, s.keeper, s.expects, s.announced INTO newest, stored, keeper, expects, announced
+    FROM "{{schema}}"."outbox_log_tick_step"(promise) AS s;
     COMMIT;
 END
 $txwork$;
 
-REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval, bigint, boolean, text) FROM PUBLIC;
 
 -- Makes a subscription. It begins with the newest tick that was made until start: 'infinity' is now, so tick before;
 -- '-infinity' is the beginning of what the log has. Topics are names, or beginnings of names with a * at the end. The

@@ -71,6 +71,8 @@ const (
 	// that whoever ticks may give up, again and again: they are one batch.
 	maxDivided = 4_000_000
 
+	maxPromise  = "1 second"
+	maxNews     = 100
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
 	maxDue      = 1000   // due messages that one tick appends
 	maxDueBytes = 16 << 20
@@ -185,6 +187,30 @@ func (v view) QualifiedWriterLock(key string) string {
 func (v view) DueLock() string { return fmt.Sprintf("hashtextextended('%s due', 0)", v.Name()) }
 
 func (v view) TickLock() string { return fmt.Sprintf("hashtextextended('%s tick', 0)", v.Name()) }
+
+// SilentLock is the advisory lock that transactions hold, in shared mode, which have left it to a ticker to find their
+// messages. QualifiedSilentLock is for a function without a search_path of its own.
+func (v view) SilentLock() string { return fmt.Sprintf("hashtextextended('%s silent', 0)", v.Name()) }
+
+func (v view) QualifiedSilentLock() string { return "pg_catalog." + v.SilentLock() }
+
+// IsSilent is the condition that a promise to tick is running, for a function without a search_path. A promise that
+// ends later than any can is one of a clock that was put back.
+func (view) IsSilent() string {
+	return "silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) interval '0' " +
+		"AND silent_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<=) interval '" +
+		maxPromise + "'"
+}
+
+// MaxPromise is for how long one can promise to tick.
+func (view) MaxPromise() string { return maxPromise }
+
+// MaxNews is among how many new messages a tick looks for subscriptions that want them.
+func (view) MaxNews() int { return maxNews }
+
+// Announce tells all relays that listen of what an expression says: the names of subscriptions that have news behind a
+// new tick; all of them; or nothing, for messages that nobody has ticked.
+func (v view) Announce(what string) string { return ParkedSpec(v.schema).AnnounceExternal(what) }
 
 // RestLock is the advisory lock of the one who makes a subscription rest.
 func (v view) RestLock(subscription string) string {

@@ -97,7 +97,7 @@ func (f *fixture) appendKey(q querier, key string, payloads ...string) {
 // tick returns the newest tick, and whether it was stored now.
 func (f *fixture) tick() (newest int64, stored bool) {
 	f.Helper()
-	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_tick()").Scan(&newest, &stored))
+	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_tick()").Scan(&newest, &stored, nil, nil, nil))
 	return newest, stored
 }
 

@@ -22,7 +22,7 @@ var ErrUnknownSubscription = errors.New("txwork: the subscription is unknown")
 // A Database runs the statements of a [Reader]. It is a [workqueue.External].
 type Database interface {
 	Query(ctx context.Context, q workqueue.ExternalQuery) error
-	Call(ctx context.Context, sql string) error
+	Call(ctx context.Context, sql string, results ...any) error
 }
 
 // A Reader calls the functions of a log for one subscription.
@@ -38,7 +38,7 @@ type Reader struct {
 func NewReader(db Database, schema, subscription string, lease time.Duration) *Reader {
 	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
 	return &Reader{db: db, log: v.Name(), subscription: subscription, lease: lease,
-		tick: "CALL " + v.Named("tick") + "()",
+		tick: "CALL " + v.Named("tick"),
 		fetch: "SELECT entry, seq, id, created_at, topic, key, headers, payload, attempts, upto, more, held, " +
 			"unavailable_since, wait_seconds FROM " +
 			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer) " +
@@ -53,8 +53,30 @@ func NewReader(db Database, schema, subscription string, lease time.Duration) *R
 	}
 }
 
-// Tick stores a tick if there is news.
-func (r *Reader) Tick(ctx context.Context) error { return r.db.Call(ctx, r.tick) }
+// A Ticked is what a tick found.
+type Ticked struct {
+	Newest int64
+	Stored bool
+	// Keeper is the tick whose caller has promised to tick again, and Expects whether it still has to.
+	Keeper  int64
+	Expects bool
+	// Announced are the subscriptions that want what a stored tick has seen, as it was announced.
+	Announced string
+}
+
+// Tick stores a tick if there is news. The caller promises to tick again for so long, and then until it is not expected
+// any more, in short intervals, unless it has noPromise.
+func (r *Reader) Tick(ctx context.Context, promise time.Duration) (t Ticked, err error) {
+	arg := ""
+	if promise != noPromise {
+		arg = fmt.Sprintf("promise => interval '%d microseconds'", promise.Microseconds())
+	}
+	var keeper *int64
+	var announced *string
+	err = r.db.Call(ctx, r.tick+"("+arg+")", &t.Newest, &t.Stored, &keeper, &t.Expects, &announced)
+	t.Keeper, t.Announced = value(keeper), value(announced)
+	return t, err
+}
 
 // A Read is a message as a page has it.
 type Read struct {

@@ -17,12 +17,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The pauses of a relay that finds nothing grow from minPoll to its poll interval, and minTick is the least time
-// between two ticks: a relay that is faster than its producers would store one for every few messages.
-const (
-	minPoll = 10 * time.Millisecond
-	minTick = 10 * time.Millisecond
-)
+// The pauses of a relay that finds nothing grow from minPoll to its poll interval.
+const minPoll = 10 * time.Millisecond
 
 // A Handlers has messages handled. It is a [workqueue.External].
 type Handlers interface {
@@ -31,6 +27,8 @@ type Handlers interface {
 	Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]Read, error)) error
 	// Settle tells telemetry of a settle, and what becomes of the messages that it passes.
 	Settle(ctx context.Context, passed []Passed, settle func(context.Context) (held bool, err error)) error
+	// Listen has a function called with what is announced.
+	Listen(hear func(what string, first bool))
 	// Take makes a message ready. Its place is in the page.
 	Take(place int, m *Read) *workqueue.ExternalRow
 	// Refuse says why there is nothing to hand out until it is called with nil.
@@ -47,7 +45,7 @@ type RelayOptions struct {
 	Concurrency          int
 	Lease                time.Duration
 	Poll                 time.Duration
-	Cooldown             time.Duration // the least time between two ticks, if that is more than minTick
+	Cooldown             time.Duration // the least time between two ticks, if that is more than tickEvery
 	HandlerTimeout       time.Duration
 	ShutdownTimeout      time.Duration
 	Backoff              workqueue.Retry
@@ -68,7 +66,7 @@ type Relay struct {
 	hands    atomic.Int32 // pages in hand
 	token    uuid.UUID    // of the next claim: the same until its reply has come
 	pending  bool         // the token may have claimed a lane
-	ticked   time.Time
+	ticking  ticking
 	rests    time.Duration // until somebody may probe the destination, at the last look; 0: it is not known to rest
 	missed   time.Time     // when it was last said that the subscription does not exist; zero: it does
 	away     atomic.Int64  // when it was last told that the destination is unavailable; 0: it is not known to be
@@ -86,7 +84,13 @@ func (r *Relay) Resize(n int) {
 }
 
 // Wake makes the relay look for messages now.
-func (r *Relay) Wake() {
+func (r *Relay) Wake() { r.wake(&r.ticking.ticks, &r.ticking.fetches) }
+
+// wake makes the relay tick or fetch, or both.
+func (r *Relay) wake(what ...*atomic.Bool) {
+	for _, it := range what {
+		it.Store(true)
+	}
 	select {
 	case r.woken <- struct{}{}:
 	default:
@@ -99,10 +103,12 @@ func (r *Relay) Run(ctx context.Context, h Handlers) error {
 	r.handlers, r.logger = h, h.Logger()
 	r.reader = NewReader(h, r.Schema, r.Subscription, r.Lease)
 	r.token = uuid.New()
+	h.Listen(r.hear)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var hands sync.WaitGroup
 	err := r.poll(ctx, &hands)
+	r.leaveTicking(ctx)
 	end := time.Now().Add(r.ShutdownTimeout + r.abortGrace())
 	stop()
 	hands.Wait()
@@ -119,14 +125,18 @@ func (r *Relay) Run(ctx context.Context, h Handlers) error {
 // poll looks for messages until ctx is cancelled.
 func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 	pause, failing, began := minPoll, outage.MinPause, false
-	for ctx.Err() == nil {
-		found, err := r.look(ctx, hands)
+	var next time.Time // look, unless it is woken
+	for ticks, fetches := true, true; ctx.Err() == nil; {
+		looked, found, err := r.look(ctx, hands, ticks, fetches)
 		if r.miss(ctx, err) {
+			r.leaveTicking(ctx)
 			await(ctx, missingPause, nil)
 			continue
 		}
 		wait := pause
 		switch {
+		case err == nil && !looked:
+			wait = time.Until(next)
 		case err != nil && !began && !outage.Is(err) && !isBusy(err):
 			return err
 		case err != nil:
@@ -135,16 +145,15 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 			}
 			wait, failing = failing, outage.Next(failing, err)
 		case found:
-			pause, failing, began = minPoll, outage.MinPause, true
-			continue
+			wait, pause, failing, began = minPoll, minPoll, outage.MinPause, true
 		case r.rests > 0: // an operator may end the rest
 			wait, pause, failing, began = min(r.rests, r.Poll), minPoll, outage.MinPause, true
 		default:
 			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
 		}
-		if await(ctx, wait, r.woken) {
-			pause = minPoll
-		}
+		next = time.Now().Add(wait)
+		await(ctx, r.ticking.atMost(wait), r.woken)
+		ticks, fetches = r.ticking.isDue(!time.Now().Before(next))
 	}
 	return nil
 }
@@ -192,27 +201,31 @@ func await(ctx context.Context, pause time.Duration, woken <-chan struct{}) bool
 	return false
 }
 
-// look ticks, and takes the lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off
-// would keep its lane until the lease ends.
-func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, err error) {
+// look ticks and looks for messages if it is told to, or if the tick has seen some for the subscription, and takes the
+// lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off would keep its lane until
+// the lease ends.
+func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks, fetches bool) (looked, found bool, err error) {
 	base := context.WithoutCancel(ctx)
+	if ticks {
+		if await(ctx, r.ticking.rest(), nil); ctx.Err() != nil {
+			return false, false, nil
+		}
+		names, err := r.ticking.tick(base, r.reader, r.promise())
+		if err != nil {
+			return false, false, err
+		}
+		fetches = fetches || r.isNamed(names)
+	}
+	if !fetches {
+		return false, false, nil
+	}
 	r.rests = 0
-	if r.isFull() {
-		return false, nil // the end of a page wakes
-	}
-	if await(ctx, time.Until(r.ticked.Add(max(minTick, r.Cooldown))), nil); ctx.Err() != nil {
-		return false, nil
-	}
-	r.ticked = time.Now()
-	if err := r.reader.Tick(base); err != nil {
-		return false, err
-	}
 	for more := true; more && !r.isFull() && ctx.Err() == nil; {
 		r.pending = true
 		start := time.Now()
 		page, err := r.fetch(base, r.token)
 		if err != nil {
-			return found, err
+			return true, found, err
 		}
 		token := r.token
 		r.token, r.pending, more = uuid.New(), false, page.More
@@ -223,7 +236,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 			hands.Go(func() { r.work(ctx, token, page, start) })
 		}
 	}
-	return found, nil
+	return true, found, nil
 }
 
 func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {
@@ -242,8 +255,7 @@ func (r *Relay) isFull() bool { return int(r.hands.Load()) >= min(r.places.size(
 
 // work works on a batch, page by page.
 func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time.Time) {
-	defer r.Wake()
-	defer r.hands.Add(-1)
+	defer r.handIsFree()
 	h := &hand{Relay: r, token: token, expires: start.Add(r.Lease), attempts: read.Attempts}
 	for fresh := true; ; {
 		p := newPage(h, read)

@@ -10,6 +10,9 @@ const (
 	PayloadFold  = "fold:"  // of rows that a fold released
 	PayloadFront = "front:" // of where a fold has put them
 	PayloadNote  = "note:"  // of notes
+
+	// PayloadExternal is of messages that are no rows of the table, see workqueue.External.
+	PayloadExternal = "external:"
 )
 
 // SilentWithin is the greatest age at which a transaction leaves its notification to the announcer. The announcer looks
@@ -41,6 +44,12 @@ func (t Table) Folded() string { return t.began(PayloadFold) }
 
 // Note notifies of a note that this transaction has written, if [Table.MustNote].
 func (t Table) Note() string { return t.began(PayloadNote) }
+
+// External notifies of messages that are no rows of the table, with what an SQL expression tells of them. Its caller
+// bounds how often: no announcer does it for producers.
+func (t Table) External(what string) string {
+	return "pg_catalog.pg_notify('" + t.Name + "', pg_catalog.concat('" + PayloadExternal + "', " + what + "))"
+}
 
 // began notifies with the start of the transaction as the payload.
 func (t Table) began(payload string) string {

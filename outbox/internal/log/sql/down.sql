@@ -27,8 +27,8 @@ DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval, bigint[])
 DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
 DROP TYPE {{.Named "fetched"}};
 DROP FUNCTION {{.Named "subscribe"}}(text, text[], jsonb, timestamptz, integer);
-DROP PROCEDURE {{.Named "tick"}}(bigint, boolean);
-DROP FUNCTION {{.Named "tick_step"}}();
+DROP PROCEDURE {{.Named "tick"}}(bigint, boolean, interval, bigint, boolean, text);
+DROP FUNCTION {{.Named "tick_step"}}(interval);
 DROP FUNCTION {{.Named "cancel"}}(uuid[]);
 DROP FUNCTION {{.Named "append_due"}}(integer);
 DROP FUNCTION {{.Named "append"}}(text, bytea, text, jsonb, uuid, text, timestamptz);

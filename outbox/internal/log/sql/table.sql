@@ -50,9 +50,13 @@ CREATE TABLE {{.Named "state"}} (
 
 INSERT INTO {{.Named "state"}} DEFAULT VALUES;
 
+-- silent_until is until when producers need not announce their messages: whoever stored the tick with the number keeper
+-- has promised to tick again, see tick_step.
 CREATE TABLE {{.Named "tick"}} (
     n bigint PRIMARY KEY,
     at timestamptz NOT NULL, -- after the snapshot was taken
+    silent_until timestamptz,
+    keeper bigint,
     seen {{.Named "seen"}} NOT NULL
 );
 
@@ -160,7 +164,10 @@ CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurre
     WHERE {{.Blocks ""}};
 
 -- Refuses messages that no batch would ever have: their transaction has an id that the newest tick calls ended, as in a
--- cluster in which ids began again. It runs with its owner's rights, so that producers need none on ticks, and none of
+-- cluster in which ids began again. Announces messages, once for each transaction, unless somebody has promised to tick
+-- again soon. A transaction that is silent because of that keeps a lock until it ends, which whoever has promised sees.
+-- It tests the time after it has the lock: so either it has the lock before the promise ends, or it announces.
+-- It runs with its owner's rights, so that producers need none on ticks, and none of
 -- them is kept from seeing the newest. It pins no search_path, which would cost each statement of producers as much as
 -- all the rest: every name is qualified.
 CREATE FUNCTION {{.Named "guard"}}() RETURNS trigger
@@ -169,14 +176,28 @@ AS $txwork$
 DECLARE
     own pg_catalog.int8 := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text::pg_catalog.int8
         OPERATOR(pg_catalog.+) TG_ARGV[0]::pg_catalog.int8;
+    is_ended pg_catalog.bool;
+    silent_until pg_catalog.timestamptz;
 BEGIN
-    IF (SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open)
-        FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1) THEN
+    SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open), t.silent_until
+    INTO is_ended, silent_until
+    FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
+    IF is_ended THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = '{{.Restored}}',
             HINT = '{{.RebaseHint}}';
     END IF;
     {{template "turns" .}}
+    IF TG_ARGV[1] OPERATOR(pg_catalog.=) 'silent' THEN
+        RETURN NULL; -- they are not due
+    ELSIF {{.IsSilent}} THEN
+        IF pg_catalog.pg_try_advisory_xact_lock_shared({{.QualifiedSilentLock}}) THEN
+            IF {{.IsSilent}} THEN
+                RETURN NULL;
+            END IF;
+        END IF;
+    END IF;
+    PERFORM {{.Announce "''"}};
     RETURN NULL;
 END
 $txwork$;
@@ -202,9 +223,9 @@ BEGIN
     EXECUTE format('ALTER TABLE {{.Named "dedup"}}
         ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "guard"}} AFTER INSERT ON {{.Log}}
-        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
+        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L, ''announce'')', shift::text);
     EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "later_guard"}} AFTER INSERT ON {{.Named "later"}}
-        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
+        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L, ''silent'')', shift::text);
     UPDATE {{.Named "state"}} AS s SET shift = $1;
     IF NOT FOUND THEN -- the table was lost, and made anew
         INSERT INTO {{.Named "state"}} (shift) VALUES ($1);

@@ -4,7 +4,18 @@
 -- The ids between those that are open are asked for, gap by gap: a million rows of an open transaction are passed over.
 --
 -- Where nobody has ticked for long, it stores several ticks, so that no batch is large, see the template parts.
-CREATE FUNCTION {{.Named "tick_step"}}(OUT newest bigint, OUT stored boolean)
+--
+-- It announces the tick to the subscriptions that want one of its messages, as far as their topics tell, and to all if
+-- it has many.
+--
+-- promise says for how long its caller, which is called the keeper of the tick, will tick again at short intervals.
+-- Producers do not announce their messages meanwhile. A tick without a promise inherits that of the tick before. The
+-- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
+-- that was silent. It has tried their lock before it took its snapshot.
+CREATE FUNCTION {{.Named "tick_step"}}(
+    promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
+    OUT announced text
+)
 LANGUAGE plpgsql
 {{.Settings}}
 SET plan_cache_mode = force_custom_plan
@@ -19,6 +30,9 @@ DECLARE
     last {{.Named "seen"}};
     now {{.Named "seen"}};
     parts bigint;
+    silent_until timestamptz;
+    news bigint;
+    topics text[];
 BEGIN
     {{.SeesAll}}
     IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed'
@@ -30,7 +44,11 @@ BEGIN
     PERFORM pg_advisory_xact_lock({{.TickLock}});
     {{.RefusesRestored}}
 
-    SELECT (t.seen).* INTO own.last FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
+    SELECT t.silent_until, t.keeper, (t.seen).* INTO own.silent_until, keeper, own.last.n, own.last.low, own.last.high,
+        own.last.open, own.last.seq
+    FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
+    expects := $1 IS NOT NULL AND (
+        own.silent_until > clock_timestamp() IS TRUE OR NOT pg_try_advisory_xact_lock({{.SilentLock}}));
     stored := own.last.n IS NULL;
     IF stored THEN -- the first tick, or all were deleted
         SELECT 0, 0, 0, '{}', 0 INTO own.last;
@@ -44,19 +62,29 @@ BEGIN
     FROM {{.Named "state"}} AS s;
     newest := own.last.n;
 
-    stored := stored OR EXISTS (
-        SELECT FROM unnest(own.last.open) AS x
-        CROSS JOIN LATERAL (SELECT FROM {{.Log}} AS m WHERE m.xid = x LIMIT 1) AS m
-        WHERE x <> ALL (own.now.open));
-    stored := stored OR EXISTS (
-        SELECT FROM (
-            SELECT b.x AS after, lead(b.x) OVER (ORDER BY b.x) AS before
-            FROM unnest(ARRAY[own.last.high - 1, own.now.high] || own.now.open) AS b (x)
-            WHERE b.x >= own.last.high - 1) AS gap
-        CROSS JOIN LATERAL (
-            SELECT FROM {{.Log}} AS m WHERE m.xid > gap.after AND m.xid < gap.before LIMIT 1) AS m
-        WHERE gap.before > gap.after + 1);
+    SELECT count(*), array_agg(DISTINCT m.topic) INTO own.news, own.topics
+    FROM (
+        (SELECT m.topic::text
+            FROM unnest(own.last.open) AS x
+            CROSS JOIN LATERAL (SELECT m.topic FROM {{.Log}} AS m WHERE m.xid = x LIMIT {{.MaxNews}}) AS m
+            WHERE x <> ALL (own.now.open))
+        UNION ALL
+        (SELECT m.topic::text
+            FROM (
+                SELECT b.x AS after, lead(b.x) OVER (ORDER BY b.x) AS before
+                FROM unnest(ARRAY[own.last.high - 1, own.now.high] || own.now.open) AS b (x)
+                WHERE b.x >= own.last.high - 1) AS gap
+            CROSS JOIN LATERAL (
+                SELECT m.topic FROM {{.Log}} AS m
+                WHERE m.xid > gap.after AND m.xid < gap.before LIMIT {{.MaxNews}}) AS m
+            WHERE gap.before > gap.after + 1)
+        LIMIT {{.MaxNews}}) AS m;
+    stored := stored OR own.news > 0;
     IF stored THEN
+        IF $1 IS NOT NULL THEN
+            silent_until := clock_timestamp() + least($1, interval '{{.MaxPromise}}');
+            expects := true;
+        END IF;
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
         SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
         FROM {{.Named "position"}} AS p;
@@ -65,19 +93,37 @@ BEGIN
             GET DIAGNOSTICS parts = ROW_COUNT;
             now.n := own.now.n + own.parts;
         END IF;
-        INSERT INTO {{.Named "tick"}} (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
         newest := own.now.n;
+        keeper := CASE WHEN $1 IS NULL THEN keeper ELSE newest END;
+        INSERT INTO {{.Named "tick"}} (n, at, silent_until, keeper, seen)
+        VALUES (newest, clock_timestamp(), own.silent_until, keeper, own.now);
+        IF own.news < {{.MaxNews}} THEN
+            SELECT CASE WHEN octet_length(json_agg(s.name)::text) > 7000 THEN '*' ELSE json_agg(s.name)::text END
+            INTO announced
+            FROM {{.Named "subscription"}} AS s
+            WHERE NOT s.paused
+              AND (s.topics IS NULL OR s.topics && own.topics
+                OR EXISTS (SELECT FROM unnest(own.topics) AS t WHERE t ^@ ANY (s.prefixes)));
+        ELSE
+            announced := '*';
+        END IF;
+        IF announced IS NOT NULL THEN
+            PERFORM {{.Announce "announced"}};
+        END IF;
     END IF;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Named "tick_step"}}() FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Named "tick_step"}}(interval) FROM PUBLIC;
 
 -- Appends what is due, and stores a tick if there is news. What cannot be appended keeps nobody from ticking. It
 -- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers.
 -- A crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
 -- pin a search_path: every name and operator is qualified.
-CREATE PROCEDURE {{.Named "tick"}}(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
+CREATE PROCEDURE {{.Named "tick"}}(
+    INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL, promise interval DEFAULT NULL,
+    INOUT keeper bigint DEFAULT NULL, INOUT expects boolean DEFAULT NULL, INOUT announced text DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
@@ -94,9 +140,10 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     END IF;
     SET LOCAL synchronous_commit TO off;
-    SELECT s.newest, s.stored INTO newest, stored FROM {{.Named "tick_step"}}() AS s;
+    SELECT s.newest, s.stored, s.keeper, s.expects, s.announced INTO newest, stored, keeper, expects, announced
+    FROM {{.Named "tick_step"}}(promise) AS s;
     COMMIT;
 END
 $txwork$;
 
-REVOKE ALL ON PROCEDURE {{.Named "tick"}}(bigint, boolean) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE {{.Named "tick"}}(bigint, boolean, interval, bigint, boolean, text) FROM PUBLIC;

@@ -1,0 +1,125 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// hourly are the options of a relay that finds nothing by polling.
+var hourly = workqueue.WorkerOptions{PollInterval: time.Hour}
+
+// receiver runs a relay of a subscription of one topic that polls every hour, and counts what it delivers.
+func (f *fixture) receiver(name, topic string) *ledger {
+	f.Helper()
+	f.exec("CALL " + f.table + "_tick()")
+	f.exec("SELECT "+f.table+"_subscribe($1, ARRAY[$2])", name, topic)
+	l := newLedger()
+	f.subscriber(name, hourly, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error { l.note(m); return nil })
+	})
+	return l
+}
+
+// isIdle waits until relays have found nothing for long: they pause for longer than a test takes.
+func isIdle() { rest(3 * time.Second) }
+
+func (f *fixture) delivers(what string, l *ledger, n int) {
+	f.Helper()
+	f.until(what, func() bool { d, _ := l.count(); return d == n })
+}
+
+// Producers wake the relays of a log, and so do ticks: nothing waits for the poll. Transactions write at all rates,
+// and some of them commit long after they have written.
+func TestTheRelaysOfALogAreWoken(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	often, seldom := f.receiver("often", "often"), f.receiver("seldom", "seldom")
+	isIdle()
+	f.enqueue(outbox.Message{Topic: "often"})
+	f.delivers("an idle relay", often, 1)
+	n, rare := 1, 0
+	for range 20 {
+		burst := 1 + rand.IntN(20)
+		for range burst {
+			f.enqueue(outbox.Message{Topic: "often"})
+		}
+		tx, err := f.Pool.Begin(f.Context())
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "seldom"}); err != nil {
+			f.Fatal(err)
+		}
+		n, rare = n+burst, rare+1
+		f.delivers("a burst", often, n)
+		rest(time.Duration(rand.IntN(400)) * time.Millisecond)
+		if err := tx.Commit(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		f.delivers("a transaction that was silent", seldom, rare)
+	}
+}
+
+// A relay whose process stops while producers rely on its ticks leaves none of their messages to the polls of others.
+func TestARelayThatStopsLeavesItsTicksToOthers(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("stops", 1)
+	stays := f.receiver("stays", "t")
+	for n := 1; n <= 5; n++ {
+		got := newLedger()
+		stops := f.subscriber("stops", hourly, func(r *outbox.Relay) {
+			r.HandleAll(func(_ context.Context, m *outbox.Delivery) error { got.note(m); return nil })
+		})
+		f.enqueue(outbox.Message{Topic: "u"})
+		f.until("the relay delivers", func() bool { d, _ := got.count(); return d > 0 })
+		tx, err := f.Pool.Begin(f.Context())
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t"}); err != nil {
+			f.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- stops.end() }()
+		rest(time.Duration(rand.IntN(150)) * time.Millisecond)
+		if err := tx.Commit(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		f.delivers("a message that was silent", stays, n)
+		if err := <-ended; err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// A subscription that wants none of the messages is not woken by them.
+func TestIdleSubscriptionsOfALogAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	busy := f.receiver("busy", "t")
+	rest(time.Second) // it is the first of its process, which ticks
+	idle := f.receiver("idle", "nothing")
+	isIdle()
+	looks, last := 0, 0
+	for n := range 100 {
+		f.enqueue(outbox.Message{Topic: "t"})
+		f.delivers(fmt.Sprint("message ", n), busy, n+1)
+		seen := f.count("SELECT (seen).n FROM " + f.table + "_position WHERE subscription = 'idle'")
+		if seen != last {
+			looks, last = looks+1, seen
+		}
+	}
+	if looks > 20 { // its pauses grow to an hour
+		t.Errorf("a subscription of another topic has looked %d times at 100 messages", looks)
+	}
+	if d, _ := idle.count(); d != 0 {
+		t.Errorf("%d messages were delivered to a subscription of another topic", d)
+	}
+}
