@@ -27,7 +27,7 @@ const apiPage = root + "/docs/api.md"
 // time, so whoever adds one raises this number, and who removes one lowers it. It was 352 before the core was divided
 // into rooms (ADR 0069). Since then 19 have gone: 7 of alarms, and 12 that nobody used or that stood twice. 50 have
 // come, of which outboxes that are a log have 33: 22 of package outbox, and 11 of [workqueue.External].
-const publicMethods = 383
+const publicMethods = 386
 
 // docs/api.md is what go doc prints for every public package. With -v the test also prints counts of the code.
 func TestAPI(t *testing.T) {

@@ -13,8 +13,9 @@ const (
 	// news costs the server 0.1 ms.
 	tickEvery = 5 * time.Millisecond
 
-	// slowestTicks bounds the time between two ticks on a slow server.
+	// slowestTicks bounds the time between two ticks on a slow server, and rarestTicks that of a keeper without news.
 	slowestTicks = 4 * tickEvery
+	rarestTicks  = time.Second
 
 	// promised is for how long after a tick its relay promises to go on. Producers that write more often than that need
 	// not announce anything.
@@ -41,6 +42,7 @@ type ticking struct {
 
 	// Of the relay's loop only.
 	last  time.Time     // tick
+	news  time.Time     // of the last tick that had some
 	every time.Duration // time between two ticks
 }
 
@@ -85,7 +87,7 @@ func (t *ticking) isFollowing() bool {
 func (t *ticking) isDue(paused bool) (ticks, fetches bool) {
 	ticks, fetches = t.ticks.Swap(false), t.fetches.Swap(false)
 	if t.keeps.Load() != 0 {
-		return ticks || t.rest() <= 0, fetches || paused
+		return ticks || t.promisedRest() <= 0, fetches || paused
 	}
 	return ticks || paused && !t.isFollowing(), fetches || paused
 }
@@ -95,11 +97,20 @@ func (t *ticking) atMost(pause time.Duration) time.Duration {
 	if t.keeps.Load() == 0 {
 		return pause
 	}
-	return min(pause, t.rest())
+	return min(pause, t.promisedRest())
 }
 
 // rest is how long the next tick has to wait.
 func (t *ticking) rest() time.Duration { return time.Until(t.last.Add(t.every)) }
+
+// promisedRest is how long a keeper's next tick may wait that nobody has asked for.
+func (t *ticking) promisedRest() time.Duration {
+	return time.Until(t.last.Add(max(t.every, keepersPause(t.last.Sub(t.news)))))
+}
+
+// keepersPause is the time between two ticks of a keeper after so long without news. A transaction that was silent may
+// stay open: what it has written then waits for a tenth of that time.
+func keepersPause(quiet time.Duration) time.Duration { return min(quiet/10, rarestTicks) }
 
 // promise is for how long the relay promises to tick.
 func (r *Relay) promise() time.Duration {
@@ -116,6 +127,9 @@ func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duratio
 	found, err := reader.Tick(ctx, promise)
 	if err != nil {
 		return "", err
+	}
+	if found.Stored {
+		t.news = t.last
 	}
 	t.every = max(t.every, min(2*time.Since(t.last), slowestTicks)) // a slow server
 	switch {
