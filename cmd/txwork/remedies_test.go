@@ -231,6 +231,12 @@ var remedies = []remedy{
 		c.run("subscriptions", "pause", "audit").ok()
 		c.log("UPDATE outbox_log_state SET successor = 'audit', moving = true, switched_at = now()")
 	})},
+	{code: "subscription-paused", only: "--dry-run", make: against(func(c *cli) {
+		c.makeLog()
+		c.log("UPDATE outbox_log_state SET successor = 'audit', moving = true, switched_at = now()")
+		c.exec("INSERT INTO {schema}.outbox (topic, payload, concurrency_key, key_limit, key_policy) " +
+			"VALUES ('t', '', 'k', 1, 0)")
+	}), then: func(c *cli) { c.run("cancel", "outbox", "--all-live", "--yes").ok() }},
 	{code: "expired-leases", make: against((*cli).expired)},
 	{code: "not-returning", make: against((*cli).hanging), then: (*cli).returned},
 	{code: "ends-process", make: against(func(c *cli) {

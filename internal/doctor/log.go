@@ -301,8 +301,8 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 // doesNotEnd is about a move of an outbox that waits for rows which do not move.
 func (l *logTable) doesNotEnd(x *examination, m *survey.Move) Finding {
 	return Finding{
-		Title: fmt.Sprintf("%s: the outbox does not move to subscription %s before relays of the rows have delivered %d "+
-			"rows whose key has a limit", l.Name, m.Successor, m.Limited),
+		Title: fmt.Sprintf("%s: the outbox does not move to subscription %s before relays of the rows have delivered %s "+
+			"whose key has a limit", l.Name, m.Successor, plural(m.Limited, "row")),
 		Evidence: []Evidence{evidence("subscription", m.Successor, "limited", m.Limited, "unfinished", m.Unfinished,
 			"in_progress", m.InProgress)},
 		Remedy: Remedy{
