@@ -106,9 +106,7 @@ func TestLinesAboutRowsSayWhichOnes(t *testing.T) {
 			{"attempt failed", "panics"}, {"attempt failed", "exits"}} {
 			w.eventually(fmt.Sprint(table, one), func() bool { return said(one.what, table, about(one.about)) })
 		}
-		if table != "inbox" { // where the settle is in the handler's transaction, which says so to its caller
-			w.eventually(table+" refused", func() bool { return said("settle refused", table, about("loses")) })
-		}
+		w.eventually(table+" refused", func() bool { return said("settle refused", table, about("loses")) })
 	}
 	w.eventually("a settle that is left", func() bool {
 		return said("settle failed; the row is left to the reaper", "outbox", "postponed") ||

@@ -103,7 +103,7 @@ func (e *engine) settleIn(ctx context.Context, tx begunTx, claims []*delivery, o
 		done = settleResult{ids: []uuid.UUID{}}
 	}
 	e.countSettled(done.rows)
-	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err, ToldLater: err != nil})
 	for i := 0; err == nil && i < len(batch); i++ {
 		e.noteSettled(batch[i].outcome)
 	}

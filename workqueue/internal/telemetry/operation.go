@@ -130,6 +130,7 @@ type Event struct {
 	DeadLetters       []byte      // of a reap: an array of rows in JSON
 	Duration          time.Duration
 	Err               error
+	ToldLater         bool // the operation that follows tells which rows were refused
 
 	lost, gone []uuid.UUID
 }
@@ -261,7 +262,7 @@ func (c *Call) End(e Event) {
 	case c.op == Claim && e.Rows != nil:
 		e.Changed = e.Rows.Len()
 	}
-	if e.Err != nil {
+	if e.Err != nil && !e.ToldLater {
 		e.lost, e.gone = r.refused(e.Err)
 	}
 	if e.DeadLetters != nil {
