@@ -25,8 +25,8 @@ func newMoveCommand(a *app) *cobra.Command {
 	cmd := newCommand("move log|rows", "Move an outbox that runs from rows to a log, or back", cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.StringVar(&o.Subscription, "subscription", "",
-		"to a log: make this subscription, which gets the destination of the rows")
-	flags.IntVar(&o.Lanes, "lanes", 1, "to a log: how many consumers can read the subscription at once")
+		"make this subscription of a log, which gets the destination of the rows")
+	flags.IntVar(&o.Lanes, "lanes", 1, "how many consumers can read it at once")
 	flags.DurationVar(&o.LockTimeout, "lock-timeout", 2*time.Second,
 		"how long producers may wait behind the switch at a time")
 	flags.DurationVar(&o.Wait, "wait", time.Minute,
