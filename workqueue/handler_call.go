@@ -100,7 +100,14 @@ func panicked(r any) *Outcome {
 
 // withTimeout is the context of a handler whose calls may take so long.
 func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
+	return context.WithTimeoutCause(ctx, timeout, timeoutError(timeout))
+}
+
+// A timeoutError is the cause of that context's end. Its text is made when it is read: few handlers exceed a timeout.
+type timeoutError time.Duration
+
+func (e timeoutError) Error() string {
+	return fmt.Sprintf("handler exceeded its timeout of %v", time.Duration(e))
 }
 
 // conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.
