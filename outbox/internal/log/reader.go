@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue"
@@ -105,23 +106,27 @@ type Page struct {
 // Fetch claims a lane, or goes on with that of the token.
 func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err error) {
 	var (
-		entry                     string
-		seq, attempts, upto       *int64
-		id                        *uuid.UUID
-		created                   *time.Time
-		topic, key, headers, held *string
-		payload                   []byte
-		more                      *bool
-		since                     *time.Time
-		wait                      *float64
+		entry         string
+		seq           pgtype.Int8 // these take NULL, and allocate nothing for each message
+		id            pgtype.UUID
+		created       pgtype.Timestamptz
+		topic, key    pgtype.Text
+		headers, held *string
+		payload       []byte
+		attempts      *int64
+		upto          *int64
+		more          *bool
+		since         *time.Time
+		wait          *float64
 	)
+	into := []any{&entry, &seq, &id, &created, &topic, &key, &headers, &payload, &attempts, &upto, &more, &held, &since,
+		&wait}
 	err = r.db.Query(ctx, workqueue.ExternalQuery{
 		SQL: r.fetch, Args: []any{r.subscription, token, r.lease.Microseconds(), n},
 		Reset: func() { p = Page{} },
 		Row: func(scan func(...any) error) error {
 			payload = nil
-			if err := scan(&entry, &seq, &id, &created, &topic, &key, &headers, &payload, &attempts, &upto, &more,
-				&held, &since, &wait); err != nil {
+			if err := scan(into...); err != nil {
 				return err
 			}
 			if entry == "end" {
@@ -129,8 +134,8 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 				p.UnavailableSince, p.Wait = since, seconds(value(wait))
 				return nil
 			}
-			p.Messages = append(p.Messages, Read{Seq: value(seq), ID: value(id), CreatedAt: value(created),
-				Topic: value(topic), Key: value(key), HasKey: key != nil, Headers: header.Read(headers),
+			p.Messages = append(p.Messages, Read{Seq: seq.Int64, ID: id.Bytes, CreatedAt: created.Time,
+				Topic: topic.String, Key: key.String, HasKey: key.Valid, Headers: header.Read(headers),
 				Payload: given(payload)})
 			return nil
 		},
