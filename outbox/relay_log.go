@@ -106,30 +106,30 @@ type handlersOf struct {
 
 // Take implements [log.Handlers].
 func (h handlersOf) Take(place int, m *log.Read) *workqueue.ExternalRow {
-	return h.External.Take(place, rowOf(m), Delivery{Topic: m.Topic, Key: m.Key, Payload: m.Payload}, h.labels(m)...)
+	return h.External.Take(place, rowOf(m), Delivery{Topic: m.Topic, Key: m.Key, Payload: m.Payload}, h.labels(m))
 }
 
 // Fetch implements [log.Handlers].
 func (h handlersOf) Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]log.Read, error)) error {
-	var messages []log.Read
-	return h.External.Fetch(ctx, limit, func(i int) []string { return h.labels(&messages[i]) },
-		func(ctx context.Context) (rows []workqueue.Row, err error) {
-			messages, err = fetch(ctx)
-			for i := range messages {
-				rows = append(rows, rowOf(&messages[i]))
-			}
-			return rows, err
-		})
+	return h.External.Fetch(ctx, limit, func(ctx context.Context) (workqueue.ExternalRows, error) {
+		messages, err := fetch(ctx)
+		return workqueue.ExternalRows{Len: len(messages), Row: func(i int) workqueue.ExternalSettled {
+			return h.told(&messages[i], workqueue.ExternalEnd{})
+		}}, err
+	})
 }
 
 // Settle implements [log.Handlers].
 func (h handlersOf) Settle(ctx context.Context, passed []log.Passed,
 	settle func(context.Context) (held bool, err error)) error {
-	rows := make([]workqueue.ExternalSettled, len(passed))
-	for i, p := range passed {
-		rows[i] = workqueue.ExternalSettled{Row: rowOf(p.Read), Labels: h.labels(p.Read), ExternalEnd: p.End}
-	}
-	return h.External.Settle(ctx, rows, settle)
+	return h.External.Settle(ctx, workqueue.ExternalRows{Len: len(passed), Row: func(i int) workqueue.ExternalSettled {
+		return h.told(passed[i].Read, passed[i].End)
+	}}, settle)
+}
+
+// told is a message as telemetry is told of it.
+func (h handlersOf) told(m *log.Read, end workqueue.ExternalEnd) workqueue.ExternalSettled {
+	return workqueue.ExternalSettled{Row: rowOf(m), Labels: h.labels(m), ExternalEnd: end}
 }
 
 func rowOf(m *log.Read) workqueue.Row {
@@ -137,7 +137,7 @@ func rowOf(m *log.Read) workqueue.Row {
 		MaxAttempts: log.MaxAttempts, Headers: m.Headers}
 }
 
-func (h handlersOf) labels(m *log.Read) []string { return []string{h.subscription, m.Topic} }
+func (h handlersOf) labels(m *log.Read) [2]string { return [2]string{h.subscription, m.Topic} }
 
 // Run delivers messages until ctx is cancelled, see [topics.Worker]. The relay of a log then hands out no more
 // messages, except those before others that it has handed out. While its subscription does not exist, because it was

@@ -36,39 +36,43 @@ func NewExternal[T any](ctx context.Context, w *Worker, table *Table) *External[
 	return &External[T]{newEngine(c), w, context.WithoutCancel(ctx)}
 }
 
-// Fetch tells telemetry of the claim of at most so many messages, with their labels.
-func (x *External[T]) Fetch(ctx context.Context, limit int, labels func(i int) []string,
-	fetch func(context.Context) ([]Row, error)) error {
+// ExternalRows are messages that telemetry is told of. It asks for one when it needs it, so that nobody pays for what
+// nobody reads.
+type ExternalRows struct {
+	Len int
+	Row func(i int) ExternalSettled
+}
+
+// Fetch tells telemetry of the claim of at most so many messages, which have not ended.
+func (x *External[T]) Fetch(ctx context.Context, limit int, fetch func(context.Context) (ExternalRows, error)) error {
 	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Claim, limit)
 	rows, err := fetch(ctx)
-	slab, claimed := make([]claimedRow, len(rows)), make(claimedRows, len(rows))
-	for i, row := range rows {
-		slab[i].Row, claimed[i] = row, &slab[i]
-		copy(slab[i].labels[:], labels(i))
-	}
-	call.End(telemetry.Event{Rows: claimed, Err: err})
+	call.End(telemetry.Event{Rows: externalClaimed{rows}, Err: err})
 	return err
 }
 
-// An ExternalSettled is a message that a settle passes, with what became of it.
+// An ExternalSettled is a message that a settle passes, with what became of it. Its labels are those of the table.
 type ExternalSettled struct {
 	Row
-	Labels []string
+	Labels telemetry.Labels
 	ExternalEnd
 }
 
 // Settle tells telemetry of a settle, which says whether it held: if not, the messages are lost, and nothing has
 // changed.
-func (x *External[T]) Settle(ctx context.Context, rows []ExternalSettled,
+func (x *External[T]) Settle(ctx context.Context, rows ExternalRows,
 	settle func(context.Context) (held bool, err error)) error {
-	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
+	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Settle, rows.Len)
 	held, err := settle(ctx)
 	e := telemetry.Event{IDs: []uuid.UUID{}, Err: err}
 	if err == nil {
 		e.Rows = externalSettled{rows, held}
 	}
-	for i := 0; held && i < len(rows); i++ {
-		e.IDs = append(e.IDs, rows[i].ID)
+	if held {
+		e.IDs = make([]uuid.UUID, rows.Len)
+		for i := range e.IDs {
+			e.IDs[i] = rows.Row(i).ID
+		}
 	}
 	call.End(e)
 	if err == nil {
@@ -78,9 +82,9 @@ func (x *External[T]) Settle(ctx context.Context, rows []ExternalSettled,
 }
 
 // count counts what became of messages. One that has failed is attempted again as a row of the worker's table.
-func (x *External[T]) count(rows []ExternalSettled, held bool) {
-	for i := range rows {
-		r := &rows[i]
+func (x *External[T]) count(rows ExternalRows, held bool) {
+	for i := range rows.Len {
+		r := rows.Row(i)
 		o, counted := outcomeOfHistory[string(r.Outcome)]
 		switch {
 		case !held:
@@ -92,19 +96,28 @@ func (x *External[T]) count(rows []ExternalSettled, held bool) {
 	}
 }
 
+// externalClaimed implement [telemetry.Rows].
+type externalClaimed struct{ rows ExternalRows }
+
+func (c externalClaimed) Len() int { return c.rows.Len }
+
+func (c externalClaimed) Row(i int) telemetry.Row {
+	r := c.rows.Row(i)
+	return (&claimedRow{Row: r.Row, labels: r.Labels}).row()
+}
+
 // externalSettled implement [telemetry.Rows].
 type externalSettled struct {
-	rows []ExternalSettled
+	rows ExternalRows
 	held bool
 }
 
-func (s externalSettled) Len() int { return len(s.rows) }
+func (s externalSettled) Len() int { return s.rows.Len }
 
 func (s externalSettled) Row(i int) telemetry.Row {
-	r := &s.rows[i]
-	row := telemetry.Row{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
+	r := s.rows.Row(i)
+	row := telemetry.Row{ID: r.ID, Labels: r.Labels, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
 		State: int16(Done), Outcome: string(r.Outcome), Error: r.Error, Delay: -1}
-	copy(row.Labels[:], r.Labels)
 	switch {
 	case !s.held:
 		row.State, row.Outcome = int16(Ready), telemetry.OutcomeLost
@@ -127,9 +140,8 @@ type ExternalRow struct {
 }
 
 // Take makes a message ready for its handler. The labels are those of the table.
-func (x *External[T]) Take(place int, row Row, body T, labels ...string) *ExternalRow {
-	c := &claimedRow{Row: row, body: &Claim[T]{Body: body}}
-	copy(c.labels[:], labels)
+func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) *ExternalRow {
+	c := &claimedRow{Row: row, labels: labels, body: &Claim[T]{Body: body}}
 	d := &delivery{claimedRow: c, engine: x.engine, claimed: x.engine.clock()}
 	d.settlement.row, d.settlement.outcome, d.settlement.message = c, exited, errGoexit.Error() // until it is decided
 	d.ctx, d.cancel = context.WithCancelCause(x.base)

@@ -324,6 +324,7 @@ func (p *page) settle(ctx context.Context, end int, withAhead bool) (result stri
 func (p *page) passed(end int, withAhead bool) (failed []Failure, passed []Passed, ahead []int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	passed = make([]Passed, 0, end-p.settled)
 	for i := p.settled; i < len(p.messages); i++ {
 		if i >= end && (!withAhead || !p.messages[i].settlesAlone() || p.sharesNumber(i)) {
 			continue
