@@ -141,14 +141,21 @@ type ExternalRow struct {
 
 // Take makes a message ready for its handler. The labels are those of the table.
 func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) *ExternalRow {
-	c := &claimedRow{Row: row, labels: labels, body: &Claim[T]{Body: body}}
-	d := &delivery{claimedRow: c, engine: x.engine, claimed: x.engine.clock()}
+	of := new(struct { // one allocation: each refers to the others
+		r ExternalRow
+		d delivery
+		c claimedRow
+	})
+	c, d := &of.c, &of.d
+	of.r.Place, of.r.d = place, d
+	c.Row, c.labels, c.body = row, labels, &Claim[T]{Body: body}
+	d.claimedRow, d.engine, d.claimed = c, x.engine, x.engine.clock()
 	d.settlement.row, d.settlement.outcome, d.settlement.message = c, exited, errGoexit.Error() // until it is decided
 	d.ctx, d.cancel = context.WithCancelCause(x.base)
 	if x.engine.batches != nil {
 		d.batching = x.engine.batches(d)
 	}
-	return &ExternalRow{place, d}
+	return &of.r
 }
 
 // Unit is how many rows are handled together with the first of those that wait, and puts these in front.

@@ -72,14 +72,16 @@ func (p *page) serve(u *unit) {
 			p.finish(u, time.Now(), false)
 		}
 	}()
+	begins := func() { u.begins() }
+	ended := func(row *workqueue.ExternalRow) {
+		end := row.End()
+		if end.Outcome == workqueue.RowUnavailable && !p.isHung(u) {
+			p.tellAway(end.Error)
+		}
+		p.end(u, row.Place, end)
+	}
 	for since := time.Now(); u != nil; {
-		p.handlers.Handle(u.rows, u.begins, func(row *workqueue.ExternalRow) {
-			end := row.End()
-			if end.Outcome == workqueue.RowUnavailable && !p.isHung(u) {
-				p.tellAway(end.Error)
-			}
-			p.end(u, row.Place, end)
-		})
+		p.handlers.Handle(u.rows, begins, ended)
 		now := time.Now()
 		u = p.finish(u, now, p.places.keep(now.Sub(since)))
 	}
