@@ -152,7 +152,7 @@ func TestAMoveThatWaitsForRowsWithALimit(t *testing.T) {
 	w.exec("SELECT outbox_log_pause('billing')")
 	w.exec("INSERT INTO outbox (topic, payload, concurrency_key, key_limit, key_policy) VALUES ('t', '', 'k', 1, 0)")
 	w.exec("UPDATE outbox_log_state SET successor = 'billing', moving = true")
-	f := w.finds("subscription-paused", []string{"does not move to subscription billing", "1 rows whose key has a lim"})
+	f := w.finds("subscription-paused", []string{"does not move to subscription billing", "1 row whose key has a lim"})
 	if f.Evidence[0].Get("limited") != int64(1) {
 		t.Errorf("the evidence is %+v", f.Evidence)
 	}
