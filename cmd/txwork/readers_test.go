@@ -16,7 +16,7 @@ import (
 // them, also those that begin and end transactions. Before readers shared transactions: 11,250, 7,812 and 1,500.
 const (
 	topStatements    = 1400 // a frame every 2 s; measured: 1,140
-	doctorStatements = 1200 // an examination every 10 s; measured: 966
+	doctorStatements = 1000 // an examination every 10 s; measured: 816
 	scrapeStatements = 200  // every 15 s; measured: 152
 )
 
