@@ -98,7 +98,7 @@ func (m *Migrator) reading(ctx context.Context, do func(*sql.Tx) error) error {
 		return err
 	}
 	defer tx.Rollback()
-	for _, setting := range []string{"search_path = " + pinnedPath, m.lockSetting()} {
+	for _, setting := range []string{"search_path = " + pinnedPath, m.lockSetting(), "jit = off"} {
 		if _, err := tx.ExecContext(ctx, "SET LOCAL "+setting); err != nil {
 			return err
 		}

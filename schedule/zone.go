@@ -3,6 +3,8 @@ package schedule
 import (
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/zones"
 )
 
 // maxOffset is the largest difference between a zone and UTC that RFC 8536 allows: 26 hours.
@@ -59,7 +61,7 @@ func loadZone(expr, name string) (*time.Location, error) {
 	case strings.HasPrefix(name, "right/"):
 		return nil, refuse(expr, "zone", "%q counts leap seconds; leave out \"right/\"", name)
 	}
-	zone, err := time.LoadLocation(name)
+	zone, err := zones.Load(name)
 	if err != nil {
 		return nil, refuse(expr, "zone", "%q is not in the time zone database; it takes names such as Europe/Berlin",
 			name)

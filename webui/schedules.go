@@ -15,6 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/internal/zones"
 )
 
 // maxSchedules is how many schedules of a table are on a page.
@@ -86,7 +87,7 @@ const lateFrom = 2 * time.Minute
 
 // zoneOf returns the zone of a name.
 func zoneOf(name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name)
+	zone, err := zones.Load(name)
 	if err != nil || name == "Local" { // which is that of the server
 		return nil, operate.Refusal{Field: "zone", Problem: " " + postgres.Name(name) +
 			" is not known: name one of the IANA database, such as Europe/Zagreb"}

@@ -245,10 +245,9 @@ func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	return fmt.Errorf("role %q may not claim from %s: %s", g.Role, name, g.Grant("worker", d.Schema))
 }
 
-// readTx is read for code that reads through the library.
+// readTx is [operate.DB.Read] for code that reads through the library.
 func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time.Time) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
+	return d.Read(ctx, func(tx pgx.Tx) error {
 		var now time.Time
 		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 			return err

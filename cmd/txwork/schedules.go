@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/zones"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/timers"
@@ -128,7 +129,7 @@ func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules,
 
 // inZone formats a time by the clocks of a zone, and in UTC.
 func inZone(t time.Time, zone string) string {
-	if location, err := time.LoadLocation(zone); err == nil {
+	if location, err := zones.Load(zone); err == nil {
 		t = t.In(location)
 	}
 	return fmt.Sprintf("%s (%s)", t.Format("2006-01-02 15:04:05 -07:00"), t.UTC().Format("2006-01-02 15:04:05Z"))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/zones"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
@@ -146,7 +147,7 @@ func (b backfilledSchedule) noun() string { return strings.TrimSuffix(b.Of, "s")
 
 // previewBackfill reads what backfill would write.
 func (a *app) previewBackfill(ctx context.Context, of string, p period, b backfilledSchedule, asJSON bool) error {
-	if _, err := time.LoadLocation(b.Zone); err != nil {
+	if _, err := zones.Load(b.Zone); err != nil {
 		return usagef("--zone %q is no zone that this machine knows: want one such as Europe/Zagreb", b.Zone)
 	}
 	err := a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
@@ -175,7 +176,7 @@ func (a *app) previewBackfill(ctx context.Context, of string, p period, b backfi
 
 // fill notes the occurrences by the clocks of the zone.
 func (b *backfilledSchedule) fill(all []periodic.Occurrence) error {
-	zone, err := time.LoadLocation(b.Zone)
+	zone, err := zones.Load(b.Zone)
 	if err != nil {
 		return fmt.Errorf("the zone of the schedule is not known here: %w: name another by --zone", err)
 	}

@@ -54,7 +54,8 @@ var below = []string{"internal/input", "internal/payload", "workqueue", "workque
 // leaves are packages that any package may depend on. They depend on no package of this repository but each other.
 var leaves = []string{"internal/contain", "internal/header", "internal/history", "internal/httpserve", "internal/mark",
 	"internal/netlimit", "internal/outage",
-	"internal/postgres", "internal/scope", "internal/sqltext", "workqueue/dispatch", "workqueue/metrics"}
+	"internal/postgres", "internal/scope", "internal/sqltext", "internal/zones", "workqueue/dispatch",
+	"workqueue/metrics"}
 
 // application packages end up in users' programs.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service",

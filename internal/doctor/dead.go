@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -61,37 +62,47 @@ func (l *letters) evidence(label string) Evidence {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
-// An unread is which rows a check that looks for errors did not look at. Rows that are not due yet do not count: they
-// do no harm meanwhile, and are read when few are before them.
-type unread struct{ Due, Dead bool }
+// suspects are the rows of a table that checks for errors look for, and whether there may be more. Rows that are not
+// due yet do not count for that: they do no harm meanwhile, and are read when few are before them.
+type suspects struct {
+	Deadly            []deadly
+	Unhandled         []unhandled
+	MoreDue, MoreDead bool
+	err               error
+}
 
-// readErrors reads findings about rows with errors, and tells whether there may be more: live ones, unless only dead
-// letters are meant, and the latest dead letters. What was not looked at is said.
-func readErrors[T any](ctx context.Context, x *examination, t *table, file string, live bool, args ...any) (list []T,
-	more bool, err error) {
+// readSuspects reads the rows of a table for all checks that look for errors, once, and tells whether there may be
+// more: live ones, unless only dead letters are meant, and the latest dead letters. What was not looked at is said.
+func (x *examination) readSuspects(ctx context.Context, t *table, live bool) (found suspects, more bool, err error) {
 	if _, err := x.readHeads(ctx, t); err != nil { // which says if there are more lanes than are looked at
-		return nil, false, err
+		return suspects{}, false, err
 	}
-	far := *t
-	far.HeadRows = maxErrors
-	if list, err = readRows[T](ctx, x, file, &far, args...); err != nil {
-		return nil, false, err
+	if t.suspects == nil {
+		far := *t
+		far.HeadRows = maxErrors
+		t.suspects = &suspects{}
+		t.suspects.err = x.read(ctx, func(tx pgx.Tx) error {
+			s := t.suspects
+			row := tx.QueryRow(ctx, sqltext.Statement(templates, "suspects", &far), deadlyFrom, deadLettersOf.Seconds(),
+				maxSample, maxSample, x.Thresholds.Unserved.Seconds())
+			return row.Scan(&s.Deadly, &s.Unhandled, &s.MoreDue, &s.MoreDead)
+		})
 	}
-	rest, err := readRows[unread](ctx, x, "unread", &far, deadLettersOf.Seconds(), maxSample)
-	if err != nil || len(rest) == 0 {
-		return list, false, err
+	found = *t.suspects
+	if found.err != nil {
+		return suspects{}, false, found.err
 	}
-	if live && rest[0].Due {
+	if live && found.MoreDue {
 		more = true
 		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due: the rest was not looked at",
 			maxErrors), "start workers, or look when there are fewer"})
 	}
-	if rest[0].Dead {
+	if found.MoreDead {
 		more = true
 		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows have failed within %s: only the latest "+
 			"were looked at", maxSample, rough(deadLettersOf)), "mend those that are found, and look again"})
 	}
-	return list, more, nil
+	return found, more, nil
 }
 
 // An unhandled group is rows of one kind that found no handler.
@@ -105,9 +116,8 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	if t.LabelName() == "" {
 		return nil, nil
 	}
-	list, more, err := readErrors[unhandled](ctx, x, t, "unknown", true, deadLettersOf.Seconds(), maxSample, maxSample,
-		x.Thresholds.Unserved.Seconds())
-	for _, l := range list {
+	found, more, err := x.readSuspects(ctx, t, true)
+	for _, l := range found.Unhandled {
 		state, remedy := x.unhandled(t, l)
 		e := append(l.evidence(t.LabelName()), evidence("rows", l.Rows, "failed", l.Failed)...)
 		if l.Left > 0 {
@@ -163,8 +173,12 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 		}
 		t.FiresAlarms = a != nil
 	}
-	list, more, err := readErrors[letters](ctx, x, t, "poison", false, deadLettersOf.Seconds(), maxSample,
-		x.Thresholds.Poison, maxSample, deadlyFrom)
+	_, more, err := x.readSuspects(ctx, t, false)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison,
+		maxSample, deadlyFrom)
 	for _, l := range list {
 		all = append(all, x.poisonFinding(t, l))
 	}

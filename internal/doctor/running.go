@@ -39,7 +39,10 @@ func notReturning(ctx context.Context, x *examination, t *table) ([]Finding, err
 		return nil, err
 	}
 	more := hides(heads)
-	list, err := survey.OverdueRows(ctx, x.reader(), &t.Facts, x.Thresholds.Running, maxShown)
+	var list []survey.OverdueRow
+	if slices.ContainsFunc(heads, func(h survey.Head) bool { return h.Overdue > 0 }) {
+		list, err = survey.OverdueRows(ctx, x.reader(), &t.Facts, x.Thresholds.Running, maxShown)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -143,7 +146,7 @@ type deadly struct {
 	Alone, Together int64
 	Last            string // when it lost the last lease, as the reaper wrote it
 	Attempts        int32
-	MaxAttempts     int32
+	MaxAttempts     int32 `json:"max_attempts"`
 	Error           *string
 }
 
@@ -155,8 +158,8 @@ const (
 )
 
 func endsProcess(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, more, err := readErrors[deadly](ctx, x, t, "deadly", true, deadlyFrom, deadLettersOf.Seconds(), maxSample,
-		maxSample)
+	found, more, err := x.readSuspects(ctx, t, true)
+	list := found.Deadly
 	for _, d := range list {
 		last, wrong := time.Parse(time.RFC3339, d.Last)
 		ago := x.report.At.Sub(last)

@@ -48,6 +48,8 @@ type table struct {
 	headsRead bool
 	long      time.Duration // what Head.Long counts
 	rates     *survey.Rates
+	aside     *asideTopics
+	suspects  *suspects
 
 	FiresAlarms bool // alarms fire by its rows
 

@@ -9,18 +9,29 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// topicsAside returns the topics with rows that have been aside for longer than a threshold, how many there are, and
-// whether there may be more than are looked at.
+// asideTopics are the topics of a table with rows that have been aside for longer than a threshold, by their state.
+type asideTopics struct {
+	list map[string][]survey.Topic
+	more bool // there may be more than were looked at
+	err  error
+}
+
+// topicsAside returns the topics in a state, how many there are, and whether there may be more than are looked at.
+// Those in all states are read once.
 func (x *examination) topicsAside(ctx context.Context, t *table, state string) (list []survey.Topic, n int64, more bool,
 	err error) {
-	list, more, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, state, x.Thresholds.Backlog, maxShown)
-	if len(list) > 0 {
+	if t.aside == nil {
+		t.aside = &asideTopics{}
+		t.aside.list, t.aside.more, t.aside.err = survey.TopicsAside(ctx, x.reader(), &t.Facts, x.Thresholds.Backlog,
+			maxShown)
+	}
+	if list = t.aside.list[state]; len(list) > 0 {
 		n = list[0].Topics
 	}
-	if more {
+	if t.aside.more {
 		x.skip(ctx, x.current.code, t.Name, upTo(survey.MaxTopics, "topics that are paused, rest or have rows aside"))
 	}
-	return list, n, more, err
+	return list, n, t.aside.more, t.aside.err
 }
 
 // topic names a topic of a table, with the lane that has topics of its own.

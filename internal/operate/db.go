@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -45,14 +46,13 @@ type Refusal struct {
 
 func (r Refusal) Error() string { return r.Field + r.Problem }
 
-// Read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. Sequential
-// scans are off because the planner would choose one for a table that was never analysed, however large it is. JIT is
-// off because the scan of a small table without an index then counts as so dear that it would be compiled.
+// Read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. It reads
+// by indexes, see [postgres.PinReads].
 func (d *DB) Read(ctx context.Context, do func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
-		const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), " +
-			"set_config('jit', 'off', true), CASE WHEN $1::bigint > 0 THEN set_config('statement_timeout', $1::bigint::text, true) END"
+		const pin = "SELECT " + postgres.PinReads +
+			", CASE WHEN $1::bigint > 0 THEN set_config('statement_timeout', $1::bigint::text, true) END"
 		if _, err := tx.Exec(ctx, pin, d.Limit.Milliseconds()); err != nil {
 			return err
 		}

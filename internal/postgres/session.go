@@ -27,6 +27,13 @@ const (
 	SelectFit = "SELECT WHERE " + FitSession
 )
 
+// PinReads are the columns of a SELECT that make a transaction read by indexes: the planner would choose a sequential
+// scan for a table that was never analysed, however large it is. JIT is off because a bounded read takes less time than
+// compiling it. The planner compiles one whose estimates are high: they are for the whole table, and that of a small
+// table without an index is as high while sequential scans are off.
+const PinReads = "pg_catalog.set_config('enable_seqscan', 'off', true), " +
+	"pg_catalog.set_config('enable_bitmapscan', 'off', true), pg_catalog.set_config('jit', 'off', true)"
+
 const (
 	pathReplaces = `pg_catalog.int4gt(pg_catalog.array_position(pg_catalog.current_schemas(false), 'pg_catalog'), 1)`
 	inReplica    = `pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica')`

@@ -204,21 +204,23 @@ const (
 	TopicBehind      = "behind"
 )
 
-// TopicsAside returns at most limit topics of the table in a state with rows that have been aside for as long as than,
-// the longest first, and whether there may be more topics than were looked at.
-func TopicsAside(ctx context.Context, r Reader, f *Facts, state string, than time.Duration, limit int) (list []Topic,
+// TopicsAside returns, by their state, the topics of the table with rows that have been aside for as long as than: at
+// most limit of each state, the longest first, and whether there may be more topics than were looked at.
+func TopicsAside(ctx context.Context, r Reader, f *Facts, than time.Duration, limit int) (list map[string][]Topic,
 	more bool, err error) {
 	if !f.Has("aside") {
 		return nil, false, nil
 	}
 	type looked struct {
 		Topic
-		Cut bool
+		State string
+		Cut   bool
 	}
-	all, err := rows[looked](ctx, r, "topics_aside", f, state, than.Seconds(), limit, MaxTopics)
+	all, err := rows[looked](ctx, r, "topics_aside", f, than.Seconds(), limit, MaxTopics)
+	list = map[string][]Topic{}
 	for _, l := range all {
 		if more = l.Cut; l.Topics > 0 {
-			list = append(list, l.Topic)
+			list[l.State] = append(list[l.State], l.Topic)
 		}
 	}
 	return list, more, err

@@ -29,14 +29,13 @@ const LockLimit = 100 * time.Millisecond
 // has that much patience may be on a busy machine.
 const idleLimit = 5 * time.Second
 
-// beginText begins a transaction that blocks no other session. The planner settings are those of the core's claims: a
-// table that was never analysed would get a sequential scan, however large it is. One statement makes all settings.
+// beginText begins a transaction that blocks no other session. The planner settings are those of the core's claims. One
+// statement makes all settings.
 const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SELECT pg_catalog.set_config('statement_timeout', '%d', true), pg_catalog.set_config('lock_timeout', '%d', true),
 	pg_catalog.set_config('idle_in_transaction_session_timeout', '%d', true),
 	pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-	pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true),
-	pg_catalog.set_config('enable_mergejoin', 'off', true), pg_catalog.set_config('jit', 'off', true)`
+	pg_catalog.set_config('enable_mergejoin', 'off', true), ` + postgres.PinReads
 
 // Connections is a pool or a runtime.
 type Connections interface {
