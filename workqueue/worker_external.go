@@ -288,8 +288,8 @@ type hears struct {
 }
 
 // Listen has heard called with what [Spec.AnnounceExternal] tells of messages, and missed whenever something may have
-// been missed. Unless the worker does not listen. first says that no other External of the process's runtime that has no
-// ClaimCooldown is told so of the same table. The functions must not block.
+// been missed. Unless the worker does not listen. first says that no other External of the process's runtime, of those
+// without a ClaimCooldown, is told so of the same table. The functions must not block.
 func (x *External[T]) Listen(heard func(what string, first bool), missed func()) {
 	x.worker.external.Store(&hears{heard, missed})
 }

@@ -6913,7 +6913,8 @@ BEGIN
                 ELSE encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid END AS id,
-            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts, CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
+            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts,
+            CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> 'txwork-permanent' ELSE l.last_error END
                 AS last_error,

@@ -207,7 +207,8 @@ BEGIN
     FROM (
         SELECT CASE WHEN l.nth = 1 AND NOT EXISTS (SELECT FROM {{.Rows}} AS r WHERE r.id = l.id) THEN l.id
                 ELSE {{.NewID}} END AS id,
-            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts, CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
+            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts,
+            CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> '{{.Permanent}}' ELSE l.last_error END
                 AS last_error,
