@@ -195,6 +195,78 @@ func TestDedupKeysHoldOnTheWayBack(t *testing.T) {
 	}
 }
 
+// Ids are unique in a topic only if the application makes them so: a message that moves takes no key of another topic.
+func TestDedupKeysOfOtherTopicsStayOnTheWayBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	got := make(chan string, 10)
+	r := f.subscriber("main", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { got <- ""; return nil })
+	})
+	id := uuid.New()
+	f.send(f.box, outbox.Message{ID: id, Topic: "ended", DedupKey: "k"})
+	receive(t, got)
+	f.until("it is settled", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+"_position WHERE (upto).n IS NOT NULL") == 0
+	})
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	f.send(f.box, outbox.Message{ID: id, Topic: "waits"})
+	f.moveBack()
+	if again := f.send(f.box, outbox.Message{Topic: "ended", DedupKey: "k"}); !again[0].Duplicate {
+		t.Errorf("%+v, want a duplicate of %s", again[0], id)
+	}
+}
+
+// A message that a clock has dated ahead, which was put back since, is due at once, as it was in the log.
+func TestMessagesOfAnotherTimeMoveBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	f.exec("INSERT INTO " + f.table + " (topic, payload, created_at) " +
+		"VALUES ('t', '', now() + interval '1 day'), ('t', '', 'infinity'), ('t', '', '-infinity')")
+	f.moveBack()
+	got := 0
+	f.drainRows(f.opened(outbox.Rows), func(context.Context, *outbox.Delivery) error { got++; return nil })
+	if got != 3 {
+		t.Errorf("%d were delivered, want 3", got)
+	}
+}
+
+// Of two who move the outbox back at once, the second has nothing to do.
+func TestTwoMoveBackAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	held, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(context.Background()) }()
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
+		t.Fatal(err)
+	}
+	moved := make(chan int64, 2)
+	for range 2 {
+		go func() {
+			n, err := f.box.MoveBack(t.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: time.Hour})
+			if err != nil {
+				t.Error(err)
+			}
+			moved <- n
+		}()
+	}
+	f.until("both wait", func() bool {
+		return f.count("SELECT count(*) FROM pg_locks WHERE relation = to_regclass($1) AND NOT granted",
+			f.Schema+".outbox") == 2
+	})
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := receive(t, moved) + receive(t, moved); n != 1 {
+		t.Errorf("%d messages became rows, want 1", n)
+	}
+}
+
 // A consumer that has a message in hand settles it before, and gets no more. Where it does not, nothing changes.
 func TestTheWayBackWaitsForMessagesInHand(t *testing.T) {
 	t.Parallel()

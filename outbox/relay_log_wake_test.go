@@ -3,10 +3,12 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -14,22 +16,33 @@ import (
 // hourly are the options of a relay that finds nothing by polling.
 var hourly = workqueue.WorkerOptions{PollInterval: time.Hour}
 
-// receiver runs a relay of a subscription of one topic that polls every hour, and counts what it delivers.
-func (f *fixture) receiver(name, topic string) *ledger {
+// A receiver is a relay of a subscription of one topic, which counts what it delivers.
+type receiver struct {
+	running
+	*ledger
+}
+
+func (f *fixture) receiver(name, topic string, o workqueue.WorkerOptions) receiver {
 	f.Helper()
 	f.exec("CALL " + f.table + "_tick()")
 	f.exec("SELECT "+f.table+"_subscribe($1, ARRAY[$2])", name, topic)
 	l := newLedger()
-	f.subscriber(name, hourly, func(r *outbox.Relay) {
+	return receiver{f.subscriber(name, o, func(r *outbox.Relay) {
 		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error { l.note(m); return nil })
-	})
-	return l
+	}), l}
 }
 
-// isIdle waits until relays have found nothing for long: they pause for longer than a test takes.
-func isIdle() { rest(3 * time.Second) }
+// areIdle has relays look so often that their pauses, which double whenever there is nothing, are an hour long.
+func areIdle(relays ...receiver) {
+	for range 100 {
+		for _, r := range relays {
+			r.Wake()
+		}
+		rest(20 * time.Millisecond)
+	}
+}
 
-func (f *fixture) delivers(what string, l *ledger, n int) {
+func (f *fixture) delivers(what string, l receiver, n int) {
 	f.Helper()
 	f.until(what, func() bool { d, _ := l.count(); return d == n })
 }
@@ -39,8 +52,8 @@ func (f *fixture) delivers(what string, l *ledger, n int) {
 func TestTheRelaysOfALogAreWoken(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
-	often, seldom := f.receiver("often", "often"), f.receiver("seldom", "seldom")
-	isIdle()
+	often, seldom := f.receiver("often", "often", hourly), f.receiver("seldom", "seldom", hourly)
+	areIdle(often, seldom)
 	f.enqueue(outbox.Message{Topic: "often"})
 	f.delivers("an idle relay", often, 1)
 	n, rare := 1, 0
@@ -71,7 +84,8 @@ func TestARelayThatStopsLeavesItsTicksToOthers(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
 	f.subscribe("stops", 1)
-	stays := f.receiver("stays", "t")
+	stays := f.receiver("stays", "t", hourly)
+	areIdle(stays)
 	for n := 1; n <= 5; n++ {
 		got := newLedger()
 		stops := f.subscriber("stops", hourly, func(r *outbox.Relay) {
@@ -103,10 +117,10 @@ func TestARelayThatStopsLeavesItsTicksToOthers(t *testing.T) {
 func TestIdleSubscriptionsOfALogAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
-	busy := f.receiver("busy", "t")
+	busy := f.receiver("busy", "t", hourly)
 	rest(time.Second) // it is the first of its process, which ticks
-	idle := f.receiver("idle", "nothing")
-	isIdle()
+	idle := f.receiver("idle", "nothing", hourly)
+	areIdle(busy, idle)
 	looks, last := 0, 0
 	for n := range 100 {
 		f.enqueue(outbox.Message{Topic: "t"})
@@ -122,4 +136,54 @@ func TestIdleSubscriptionsOfALogAreLeftAlone(t *testing.T) {
 	if d, _ := idle.count(); d != 0 {
 		t.Errorf("%d messages were delivered to a subscription of another topic", d)
 	}
+}
+
+// What was announced while the listener was disconnected is found when it is back, also if somebody else has ticked.
+func TestARelayLooksForWhatItHasNotHeard(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	s := f.receiver("s", "t", hourly)
+	areIdle(s)
+	conn, err := f.Pool.Acquire(f.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, query := range []string{ // of which nothing is announced
+		"SET session_replication_role = replica",
+		"INSERT INTO " + f.table + " (topic, payload) VALUES ('t', '')",
+		"RESET session_replication_role",
+		"UPDATE " + f.table + "_subscription SET paused = true",
+		"CALL " + f.table + "_tick()",
+		"UPDATE " + f.table + "_subscription SET paused = false",
+	} {
+		if _, err := conn.Exec(f.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE $1",
+		`LISTEN "`+f.table+`_parked"%`); n != 1 {
+		t.Fatalf("%d listeners", n)
+	}
+	f.delivers("a message that somebody has ticked", s, 1)
+}
+
+// While a relay cannot tick, it pauses longer and longer, whatever producers announce.
+func TestARelayThatCannotTickIsNotWoken(t *testing.T) {
+	t.Parallel()
+	var log lines
+	f := newLog(t, func(o *outbox.Options) { o.Telemetry.Logger = slog.New(&log) })
+	s := f.receiver("s", "t", hourly)
+	areIdle(s)
+	f.exec("ALTER FUNCTION " + f.table + "_tick_step(interval) RENAME TO outbox_log_away")
+	began := time.Now()
+	for range 100 {
+		f.enqueue(outbox.Message{Topic: "t"})
+		rest(10 * time.Millisecond)
+	}
+	if n, most := log.count("the log cannot be read"), 8+int(time.Since(began)/outage.MaxPause); n > most {
+		t.Errorf("it has failed %d times, want at most %d", n, most)
+	}
+	f.exec("ALTER FUNCTION " + f.table + "_away(interval) RENAME TO outbox_log_tick_step")
+	f.delivers("all", s, 100)
 }

@@ -84,14 +84,15 @@ func isOfOthers(payload string) bool {
 	return false
 }
 
-// heardExternal tells every External. One of those that have messages to hand out is told that it is the first.
+// heardExternal tells every External. One of those that have messages to hand out is told that it is the first, and so
+// are those before it whose worker has a ClaimCooldown: the others need not wait for that.
 func (t *tableWork) heardExternal(what string) {
 	first := true
 	for _, w := range t.listening() {
 		if hear := w.external.Load(); hear != nil {
 			isFirst := first && w.Waits() == nil
-			(*hear)(what, isFirst)
-			first = first && !isFirst
+			hear.heard(what, isFirst)
+			first = first && (!isFirst || w.options.ClaimCooldown > 0)
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (t *tableWork) missedBy(w *Worker) {
 	}
 	w.poll.Wake()
 	if hear := w.external.Load(); hear != nil {
-		(*hear)("", true)
+		hear.missed()
 	}
 	w.cancelsSeen.Add(1)
 	w.renewNow()

@@ -301,13 +301,16 @@ func (x *External[T]) Call(ctx context.Context, sql string, results ...any) erro
 }
 
 // hears takes in what is announced, see [External.Listen].
-type hears func(what string, first bool)
+type hears struct {
+	heard  func(what string, first bool)
+	missed func()
+}
 
-// Listen has a function called with what [Spec.AnnounceExternal] tells of messages, and with nothing whenever something
-// may have been missed. Unless the worker does not listen. first says that no other External of the process's runtime
-// is told so of the same table, or that something may have been missed. The function must not block.
-func (x *External[T]) Listen(hear func(what string, first bool)) {
-	x.worker.external.Store((*hears)(&hear))
+// Listen has heard called with what [Spec.AnnounceExternal] tells of messages, and missed whenever something may have
+// been missed. Unless the worker does not listen. first says that no other External of the process's runtime, of those
+// without a ClaimCooldown, is told so of the same table. The functions must not block.
+func (x *External[T]) Listen(heard func(what string, first bool), missed func()) {
+	x.worker.external.Store(&hears{heard, missed})
 }
 
 // Refuse has [Worker.Ready] return an error until it is called with nil.

@@ -4126,9 +4126,10 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]) FROM PUBLIC;
 -- it has many.
 --
 -- promise says for how long its caller, which is called the keeper of the tick, will tick again at short intervals.
--- Producers do not announce their messages meanwhile. A tick without a promise inherits that of the tick before. The
--- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
--- that was silent. It has tried their lock before it took its snapshot.
+-- Producers do not announce their messages meanwhile. No promise ends one of before, which an older snapshot of a
+-- producer may see. A tick without a promise inherits that of the tick before. The keeper goes on until another one has
+-- promised, or expects is false: then the time is over, and no transaction is open that was silent. It has tried their
+-- lock before it took its snapshot.
 CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(
     promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
     OUT announced text
@@ -4218,7 +4219,8 @@ BEGIN
     stored := stored OR own.news > 0;
     IF stored THEN
         IF $1 IS NOT NULL THEN
-            silent_until := clock_timestamp() + least($1, interval '1 second');
+            silent_until := clock_timestamp() + least(interval '1 second',
+                greatest($1, own.silent_until - clock_timestamp()));
             expects := true;
         END IF;
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
@@ -6762,6 +6764,7 @@ DECLARE
     seqs bigint[] := '{}';
     parked uuid[];
     ids uuid[];
+    id_topics text[];
     topics text[];
     dedup_keys text[];
     holders uuid[];
@@ -6813,6 +6816,9 @@ BEGIN
         LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
         LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
+        IF (SELECT s.successor IS NULL FROM "{{schema}}"."outbox_log_state" AS s) THEN
+            RETURN 0; -- somebody else has moved it meanwhile
+        END IF;
         PERFORM FROM "{{schema}}"."outbox_log_subscription" AS s FOR UPDATE;
         PERFORM FROM "{{schema}}"."outbox_log_position" AS p ORDER BY p.lane FOR UPDATE;
         LOCK TABLE "{{schema}}"."outbox_log_parked" IN SHARE ROW EXCLUSIVE MODE;
@@ -6861,14 +6867,18 @@ BEGIN
               AND (s.headers IS NULL OR m.headers @> s.headers)) AS m;
     END LOOP;
     parked := ARRAY(SELECT k.id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = own.s.name AND (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL));
-    ids := ARRAY(
-        SELECT m.id
+    SELECT coalesce(array_agg(m.id), '{}'), array_agg(m.topic) INTO own.ids, own.id_topics
+    FROM (
+        SELECT m.id, m.topic
         FROM unnest(own.xids, own.seqs) AS u (xid, seq)
         JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
-        UNION ALL SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
-        UNION ALL SELECT l.id FROM "{{schema}}"."outbox_log_later" AS l);
-    WITH freed AS (
-        DELETE FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.id = ANY (own.ids) RETURNING d.*
+        UNION ALL SELECT k.message_id, k.topic FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
+        UNION ALL SELECT l.id, l.topic FROM "{{schema}}"."outbox_log_later" AS l) AS m;
+    WITH freed AS ( -- and not the keys of messages of other topics that have the same ids
+        DELETE FROM "{{schema}}"."outbox_log_dedup" AS d
+        WHERE d.id = ANY (own.ids) AND EXISTS (
+            SELECT FROM unnest(own.ids, own.id_topics) AS u (id, topic) WHERE u.id = d.id AND u.topic = d.topic)
+        RETURNING d.*
     )
     SELECT array_agg(f.topic), array_agg(f.dedup_key), array_agg(f.id) INTO own.topics, own.dedup_keys, own.holders
     FROM freed AS f;
@@ -6903,7 +6913,8 @@ BEGIN
                 ELSE encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid END AS id,
-            l.due_at, l.created_at, l.max_attempts, l.attempts, CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
+            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts,
+            CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> 'txwork-permanent' ELSE l.last_error END
                 AS last_error,
@@ -6927,7 +6938,7 @@ BEGIN
                     k.key_limit, k.key_policy
                 FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
                 UNION ALL
-                SELECT 2, m.seq, m.id, m.created_at, m.created_at, 130, 0, NULL, NULL, false, m.headers,
+                SELECT 2, m.seq, m.id, NULL, m.created_at, 130, 0, NULL, NULL, false, m.headers,
                     NULL, m.topic, m.key, m.payload, nullif(m.key, ''), CASE WHEN m.key <> '' THEN 0 END,
                     CASE WHEN m.key <> '' THEN 1 END
                 FROM unnest(own.xids, own.seqs) AS u (xid, seq)
@@ -6937,6 +6948,8 @@ BEGIN
                     130, 0, NULL, NULL, false, l.headers, NULL, l.topic, l.key, l.payload,
                     nullif(l.key, ''), CASE WHEN l.key <> '' THEN 0 END, CASE WHEN l.key <> '' THEN 1 END
                 FROM "{{schema}}"."outbox_log_later" AS l) AS l) AS l
+        CROSS JOIN LATERAL ( -- the clock of the server may have been put back, and plain SQL may write any time
+            SELECT least(nullif(l.created_at, '-infinity'), clock_timestamp()) AS created_at) AS c
         LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys) AS d (id, topic, dedup_key)
             ON d.id = l.id AND d.topic = l.topic AND l.nth = 1
         ORDER BY l.source, l.ord) AS r;

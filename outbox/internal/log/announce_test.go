@@ -145,3 +145,24 @@ func TestAPromiseToTick(t *testing.T) {
 	f.heard("a promise that nobody can have made", heard(), "")
 	f.want("s", f.drain("s", 10), "first", "silent", "announced", "m")
 }
+
+// A relay that stops ends no promise of before: a producer with an older snapshot relies on it.
+func TestAPromiseIsKeptForOlderSnapshots(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, "first")
+	f.promise("1 second")
+	old, err := f.Pool.BeginTx(f.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.ok(err)
+	t.Cleanup(func() { _ = old.Rollback(context.Background()) })
+	f.exec(old, "SELECT count(*) FROM "+f.name+"_tick")
+	f.append(f.Pool, "second")
+	for expects := true; expects; {
+		_, _, _, expects = f.promise("0")
+	}
+	heard := f.listen()
+	f.append(old, "third")
+	f.ok(old.Commit(f.Context()))
+	f.heard("a message behind the last tick of a keeper", heard(), "")
+}

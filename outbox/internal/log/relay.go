@@ -27,8 +27,8 @@ type Handlers interface {
 	Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]Read, error)) error
 	// Settle tells telemetry of a settle, and what becomes of the messages that it passes.
 	Settle(ctx context.Context, passed []Passed, settle func(context.Context) (held bool, err error)) error
-	// Listen has a function called with what is announced.
-	Listen(hear func(what string, first bool))
+	// Listen has heard called with what is announced, and missed when something may have been missed.
+	Listen(heard func(what string, first bool), missed func())
 	// Take makes a message ready. Its place is in the page.
 	Take(place int, m *Read) *workqueue.ExternalRow
 	// Refuse says why there is nothing to hand out until it is called with nil.
@@ -103,7 +103,7 @@ func (r *Relay) Run(ctx context.Context, h Handlers) error {
 	r.handlers, r.logger = h, h.Logger()
 	r.reader = NewReader(h, r.Schema, r.Subscription, r.Lease)
 	r.token = uuid.New()
-	h.Listen(r.hear)
+	h.Listen(r.hear, r.Wake)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var hands sync.WaitGroup
@@ -152,7 +152,11 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
 		}
 		next = time.Now().Add(wait)
-		await(ctx, r.ticking.atMost(wait), r.woken)
+		if err != nil { // neither a promise nor an announcement shortens the pause
+			await(ctx, wait, nil)
+		} else {
+			await(ctx, r.ticking.atMost(wait), r.woken)
+		}
 		ticks, fetches = r.ticking.isDue(!time.Now().Before(next))
 	}
 	return nil

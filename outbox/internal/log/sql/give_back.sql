@@ -127,6 +127,7 @@ DECLARE
     seqs bigint[] := '{}';
     parked uuid[];
     ids uuid[];
+    id_topics text[];
     topics text[];
     dedup_keys text[];
     holders uuid[];
@@ -144,6 +145,9 @@ BEGIN
         LOCK TABLE {{.Rows}}, {{.RowsNamed "topic"}} IN SHARE ROW EXCLUSIVE MODE;
         LOCK TABLE {{.Named "dedup"}}, {{.Named "later"}}, {{.Log}} IN SHARE ROW EXCLUSIVE MODE;
         PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
+        IF (SELECT s.successor IS NULL FROM {{.Named "state"}} AS s) THEN
+            RETURN 0; -- somebody else has moved it meanwhile
+        END IF;
         PERFORM FROM {{.Named "subscription"}} AS s FOR UPDATE;
         PERFORM FROM {{.Named "position"}} AS p ORDER BY p.lane FOR UPDATE;
         LOCK TABLE {{.Parked}} IN SHARE ROW EXCLUSIVE MODE;
@@ -176,14 +180,18 @@ BEGIN
               AND {{template "unsettled"}}) AS m;
     END LOOP;
     parked := ARRAY(SELECT k.id FROM {{.Parked}} AS k WHERE k.subscription = own.s.name AND {{.GoesBack "k"}});
-    ids := ARRAY(
-        SELECT m.id
+    SELECT coalesce(array_agg(m.id), '{}'), array_agg(m.topic) INTO own.ids, own.id_topics
+    FROM (
+        SELECT m.id, m.topic
         FROM unnest(own.xids, own.seqs) AS u (xid, seq)
         JOIN {{.Log}} AS m ON m.xid = u.xid AND m.seq = u.seq
-        UNION ALL SELECT k.message_id FROM {{.Parked}} AS k WHERE k.id = ANY (own.parked)
-        UNION ALL SELECT l.id FROM {{.Named "later"}} AS l);
-    WITH freed AS (
-        DELETE FROM {{.Named "dedup"}} AS d WHERE d.id = ANY (own.ids) RETURNING d.*
+        UNION ALL SELECT k.message_id, k.topic FROM {{.Parked}} AS k WHERE k.id = ANY (own.parked)
+        UNION ALL SELECT l.id, l.topic FROM {{.Named "later"}} AS l) AS m;
+    WITH freed AS ( -- and not the keys of messages of other topics that have the same ids
+        DELETE FROM {{.Named "dedup"}} AS d
+        WHERE d.id = ANY (own.ids) AND EXISTS (
+            SELECT FROM unnest(own.ids, own.id_topics) AS u (id, topic) WHERE u.id = d.id AND u.topic = d.topic)
+        RETURNING d.*
     )
     SELECT array_agg(f.topic), array_agg(f.dedup_key), array_agg(f.id) INTO own.topics, own.dedup_keys, own.holders
     FROM freed AS f;
@@ -199,7 +207,8 @@ BEGIN
     FROM (
         SELECT CASE WHEN l.nth = 1 AND NOT EXISTS (SELECT FROM {{.Rows}} AS r WHERE r.id = l.id) THEN l.id
                 ELSE {{.NewID}} END AS id,
-            l.due_at, l.created_at, l.max_attempts, l.attempts, CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
+            coalesce(l.due_at, c.created_at) AS due_at, c.created_at, l.max_attempts, l.attempts,
+            CASE WHEN l.is_dead THEN 3 ELSE 0 END AS status,
             CASE WHEN l.is_dead THEN coalesce(l.failed_at, clock_timestamp()) END AS ended_at,
             CASE WHEN l.failed_at IS NULL AND l.is_dead THEN l.headers ->> '{{.Permanent}}' ELSE l.last_error END
                 AS last_error,
@@ -223,7 +232,7 @@ BEGIN
                     k.key_limit, k.key_policy
                 FROM {{.Parked}} AS k WHERE k.id = ANY (own.parked)
                 UNION ALL
-                SELECT 2, m.seq, m.id, m.created_at, m.created_at, {{.MaxAttempts}}, 0, NULL, NULL, false, m.headers,
+                SELECT 2, m.seq, m.id, NULL, m.created_at, {{.MaxAttempts}}, 0, NULL, NULL, false, m.headers,
                     NULL, m.topic, m.key, m.payload, nullif(m.key, ''), CASE WHEN m.key <> '' THEN 0 END,
                     CASE WHEN m.key <> '' THEN 1 END
                 FROM unnest(own.xids, own.seqs) AS u (xid, seq)
@@ -233,6 +242,8 @@ BEGIN
                     {{.MaxAttempts}}, 0, NULL, NULL, false, l.headers, NULL, l.topic, l.key, l.payload,
                     nullif(l.key, ''), CASE WHEN l.key <> '' THEN 0 END, CASE WHEN l.key <> '' THEN 1 END
                 FROM {{.Named "later"}} AS l) AS l) AS l
+        CROSS JOIN LATERAL ( -- the clock of the server may have been put back, and plain SQL may write any time
+            SELECT least(nullif(l.created_at, '-infinity'), clock_timestamp()) AS created_at) AS c
         LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys) AS d (id, topic, dedup_key)
             ON d.id = l.id AND d.topic = l.topic AND l.nth = 1
         ORDER BY l.source, l.ord) AS r;

@@ -9,9 +9,10 @@
 -- it has many.
 --
 -- promise says for how long its caller, which is called the keeper of the tick, will tick again at short intervals.
--- Producers do not announce their messages meanwhile. A tick without a promise inherits that of the tick before. The
--- keeper goes on until another one has promised, or expects is false: then the time is over, and no transaction is open
--- that was silent. It has tried their lock before it took its snapshot.
+-- Producers do not announce their messages meanwhile. No promise ends one of before, which an older snapshot of a
+-- producer may see. A tick without a promise inherits that of the tick before. The keeper goes on until another one has
+-- promised, or expects is false: then the time is over, and no transaction is open that was silent. It has tried their
+-- lock before it took its snapshot.
 CREATE FUNCTION {{.Named "tick_step"}}(
     promise interval DEFAULT NULL, OUT newest bigint, OUT stored boolean, OUT keeper bigint, OUT expects boolean,
     OUT announced text
@@ -82,7 +83,8 @@ BEGIN
     stored := stored OR own.news > 0;
     IF stored THEN
         IF $1 IS NOT NULL THEN
-            silent_until := clock_timestamp() + least($1, interval '{{.MaxPromise}}');
+            silent_until := clock_timestamp() + least(interval '{{.MaxPromise}}',
+                greatest($1, own.silent_until - clock_timestamp()));
             expects := true;
         END IF;
         -- Positions may have seen ticks that were deleted since, and look for later ones only.
