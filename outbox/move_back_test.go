@@ -226,10 +226,10 @@ func TestMessagesOfAnotherTimeMoveBack(t *testing.T) {
 	f.exec("INSERT INTO " + f.table + " (topic, payload, created_at) " +
 		"VALUES ('t', '', now() + interval '1 day'), ('t', '', 'infinity'), ('t', '', '-infinity')")
 	f.moveBack()
-	got := 0
-	f.drainRows(f.opened(outbox.Rows), func(context.Context, *outbox.Delivery) error { got++; return nil })
-	if got != 3 {
-		t.Errorf("%d were delivered, want 3", got)
+	var got atomic.Int32
+	f.drainRows(f.opened(outbox.Rows), func(context.Context, *outbox.Delivery) error { got.Add(1); return nil })
+	if got.Load() != 3 {
+		t.Errorf("%d were delivered, want 3", got.Load())
 	}
 }
 

@@ -143,13 +143,16 @@ func TestARelayLooksForWhatItHasNotHeard(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
 	s := f.receiver("s", "t", hourly)
+	const listener = "FROM pg_stat_activity WHERE query LIKE $1"
+	query := `LISTEN "` + f.table + `_parked"%`
+	f.until("it listens", func() bool { return f.count("SELECT count(*) "+listener, query) == 1 })
 	areIdle(s)
 	conn, err := f.Pool.Acquire(f.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	for _, query := range []string{ // of which nothing is announced
+	for _, statement := range []string{ // of which nothing is announced
 		"SET session_replication_role = replica",
 		"INSERT INTO " + f.table + " (topic, payload) VALUES ('t', '')",
 		"RESET session_replication_role",
@@ -157,12 +160,11 @@ func TestARelayLooksForWhatItHasNotHeard(t *testing.T) {
 		"CALL " + f.table + "_tick()",
 		"UPDATE " + f.table + "_subscription SET paused = false",
 	} {
-		if _, err := conn.Exec(f.Context(), query); err != nil {
+		if _, err := conn.Exec(f.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := f.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE $1",
-		`LISTEN "`+f.table+`_parked"%`); n != 1 {
+	if n := f.count("SELECT count(pg_terminate_backend(pid)) "+listener, query); n != 1 {
 		t.Fatalf("%d listeners", n)
 	}
 	f.delivers("a message that somebody has ticked", s, 1)
