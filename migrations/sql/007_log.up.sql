@@ -6326,9 +6326,7 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
-            -- and the others in the order of producers
-            LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+            LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
             SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         END IF;
     END IF;
@@ -6813,8 +6811,7 @@ BEGIN
         true);
     hindrance := "{{schema}}"."outbox_log_back_hindrance"($1); -- before anybody has to wait
     IF own.hindrance IS NULL THEN
-        LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic" IN SHARE ROW EXCLUSIVE MODE;
-        LOCK TABLE "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+        LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM "{{schema}}"."outbox_log_state" AS s) THEN
             RETURN 0; -- somebody else has moved it meanwhile

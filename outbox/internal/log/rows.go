@@ -84,6 +84,13 @@ func (v view) Switches(to string) string {
 	return strings.Join(triggers, "\n        ")
 }
 
+// LocksProducers waits for all who write rows or messages, and lets nobody write behind it. The locks are in the order
+// of producers.
+func (v view) LocksProducers() string {
+	tables := []string{v.Rows(), v.RowsNamed("topic"), v.Named("dedup"), v.Named("later"), v.Log()}
+	return "LOCK TABLE " + strings.Join(tables, ", ") + " IN SHARE ROW EXCLUSIVE MODE;"
+}
+
 // GoesBack is the condition of a parked message that becomes a row: it has not ended, or it is a dead letter.
 func (view) GoesBack(row string) string {
 	return strings.ReplaceAll("(@.completed_at IS NULL OR @.failed_at IS NOT NULL AND @.cancelled_at IS NULL)", "@",

@@ -142,8 +142,7 @@ BEGIN
     {{.IdleBound "interval '1 second'"}}
     hindrance := {{.Named "back_hindrance"}}($1); -- before anybody has to wait
     IF own.hindrance IS NULL THEN
-        LOCK TABLE {{.Rows}}, {{.RowsNamed "topic"}} IN SHARE ROW EXCLUSIVE MODE;
-        LOCK TABLE {{.Named "dedup"}}, {{.Named "later"}}, {{.Log}} IN SHARE ROW EXCLUSIVE MODE;
+        {{.LocksProducers}}
         PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM {{.Named "state"}} AS s) THEN
             RETURN 0; -- somebody else has moved it meanwhile

@@ -187,9 +187,7 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := {{.Named "move_hindrance"}}(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE {{.Rows}}, {{.RowsNamed "topic"}} IN SHARE ROW EXCLUSIVE MODE;
-            -- and the others in the order of producers
-            LOCK TABLE {{.Named "dedup"}}, {{.Named "later"}}, {{.Log}} IN SHARE ROW EXCLUSIVE MODE;
+            {{.LocksProducers}}
             SELECT s.successor INTO own.successor FROM {{.Named "state"}} AS s FOR UPDATE;
         END IF;
     END IF;
