@@ -105,8 +105,7 @@ func (o *Outbox) MoveState(ctx context.Context, tx workqueue.Tx) (s MoveState, e
 	var successor *string
 	var since *float64
 	err = queue.Query(ctx, func(scan func(...any) error) error {
-		return scan(&s.Stage, &successor, &since, &s.Unfinished, &s.InProgress, &s.Blocking,
-			&s.Limited)
+		return scan(&s.Stage, &successor, &since, &s.Unfinished, &s.InProgress, &s.Blocking, &s.Limited)
 	}, "SELECT state, successor, seconds, coalesce(unfinished, 0), coalesce(in_progress, 0), coalesce(blocking, 0), "+
 		"coalesce(limited, 0) FROM "+o.named("moving")+"()")
 	if err != nil {

@@ -237,14 +237,7 @@ func TestMessagesOfAnotherTimeMoveBack(t *testing.T) {
 func TestTwoMoveBackAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newMoved(t)
-	held, err := f.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
-		t.Fatal(err)
-	}
+	held := f.hold()
 	moved := make(chan int64, 2)
 	for range 2 {
 		go func() {
@@ -313,14 +306,7 @@ func TestTheWayBackWaitsForMessagesInHand(t *testing.T) {
 func TestAWayBackThatDiedGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newMoved(t)
-	held, err := f.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
-		t.Fatal(err)
-	}
+	held := f.hold()
 	f.inTx(func(tx pgx.Tx) error {
 		_, err := f.box.PauseSubscription(t.Context(), workqueue.Pgx(tx), "main")
 		return err
@@ -394,43 +380,22 @@ func TestWhatHindersTheWayBack(t *testing.T) {
 // delivered, in the order of its key, and repeated only by deaths.
 func TestAMoveBackUnderLoad(t *testing.T) {
 	t.Parallel()
-	f := newMoving(t)
-	f.exec("CREATE TABLE " + f.Schema + ".delivered (n bigserial, id uuid, key text, number integer)")
-	f.exec("SELECT "+f.table+"_take_over('main', 2)", []any{}...)
+	l := newLoad(newMoving(t))
+	f := l.fixture
+	f.exec("SELECT " + f.table + "_take_over('main', 2)")
 	f.move()
-	var deaths atomic.Int64
-	stops := []func(){f.killing("rows", &deaths), f.killing("log", &deaths), f.killing("rows", &deaths),
-		f.killing("log", &deaths)}
-	l := newLoad(f)
-	for p := range 4 {
-		l.Go(func() { l.produce(p) })
-	}
-	f.reaping()
-	written := func(what string, n int) {
-		enough := l.committed.Load() + int64(n)
-		f.until(what, func() bool { return l.committed.Load() >= enough || f.Failed() })
-	}
+	l.begin()
 	some := pgtest.Size(100, 300)
-	written("messages are written to the log", some)
+	l.written("messages are written to the log", some)
 	mover := f.killing("back", new(atomic.Int64))
 	f.until("the outbox has moved back", func() bool {
 		l.disconnect()
 		return f.count("SELECT count(*) FROM "+f.table+"_state WHERE successor IS NULL") == 1
 	})
-	written("rows are written afterwards", some)
-	close(l.stop)
-	l.Wait()
+	l.written("rows are written afterwards", some)
+	l.end()
 	mover()
-	for _, stop := range stops {
-		stop()
-	}
-	f.relay(workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) {
-		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
-			_, err := f.Pool.Exec(ctx, "INSERT INTO "+f.Schema+".delivered (id, key, number) "+
-				"VALUES ($1, $2, $3::text::integer)", m.ID, m.Key, string(m.Payload))
-			return err
-		})
-	})
+	f.relay(workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) { r.HandleAll(l.deliver) })
 	f.until("everything is delivered", func() bool { return f.rowsLeft("completed_at IS NULL") == 0 })
-	l.reconcile(int(deaths.Load()))
+	l.reconcile()
 }

@@ -34,13 +34,7 @@ func TestTheSwitchOutlivesTheTimeoutsOfItsRole(t *testing.T) {
 			return true, err
 		}
 	}))
-	held, err := f.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
-		t.Fatal(err)
-	}
+	held := f.hold()
 	moved := make(chan error, 1)
 	go func() {
 		_, err := f.box.Move(t.Context(), pool, outbox.MoveOptions{Subscription: "main", LockTimeout: 10 * time.Second,
@@ -68,14 +62,7 @@ func TestTheSwitchOutlivesTheTimeoutsOfItsRole(t *testing.T) {
 func TestASwitchIsCancelled(t *testing.T) {
 	t.Parallel()
 	f := newMoving(t)
-	held, err := f.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
-		t.Fatal(err)
-	}
+	f.hold()
 	moved := make(chan error, 1)
 	go func() {
 		_, err := f.box.Move(t.Context(), f.Pool, outbox.MoveOptions{Subscription: "main", LockTimeout: time.Hour,
@@ -86,7 +73,7 @@ func TestASwitchIsCancelled(t *testing.T) {
 		return f.count("SELECT count(*) FROM (SELECT pg_cancel_backend(pid) AS is FROM pg_locks "+
 			"WHERE relation = to_regclass($1) AND NOT granted) AS c WHERE c.is", f.Schema+".outbox") > 0
 	})
-	err = receive(t, moved)
+	err := receive(t, moved)
 	if !errors.Is(err, outbox.ErrSwitch) {
 		t.Errorf("a cancelled switch: %v", err)
 	}

@@ -60,9 +60,7 @@ func takePart(ctx context.Context, part string) error {
 		if rand.IntN(50) == 0 {
 			return workqueue.RetryAfter(time.Duration(rand.IntN(1000))*time.Millisecond, errors.New("not yet"))
 		}
-		_, err := pool.Exec(ctx, "INSERT INTO "+schema+".delivered (id, key, number) VALUES ($1, $2, $3::text::integer)",
-			m.ID, m.Key, string(m.Payload))
-		return err
+		return delivered(ctx, pool, schema, m)
 	})
 	return r.Run(ctx)
 }
@@ -115,59 +113,39 @@ func (f *fixture) reaping() {
 // order of its key, and repeated only by deaths.
 func TestAMoveUnderLoad(t *testing.T) {
 	t.Parallel()
-	f := newMoving(t)
-	f.exec("CREATE TABLE " + f.Schema + ".delivered (n bigserial, id uuid, key text, number integer)")
-	var deaths atomic.Int64
-	stops := []func(){f.killing("rows", &deaths), f.killing("log", &deaths), f.killing("rows", &deaths),
-		f.killing("log", &deaths)}
-
-	l := newLoad(f)
-	for p := range 4 {
-		l.Go(func() { l.produce(p) })
-	}
-	f.reaping()
-	pause := func(what string, n int) {
-		enough := l.committed.Load() + int64(n)
-		f.until(what, func() bool { return l.committed.Load() >= enough || f.Failed() })
-	}
+	l := newLoad(newMoving(t))
+	f := l.fixture
+	l.begin()
 	some := pgtest.Size(100, 300)
-	pause("rows are written", some)
+	l.written("rows are written", some)
 	mover := f.killing("move", new(atomic.Int64))
 	f.until("the switch is made", func() bool {
 		l.disconnect()
 		return f.count("SELECT count(*) FROM "+f.table+"_state WHERE successor IS NOT NULL") == 1
 	})
-	pause("messages are written while rows move", some)
+	l.written("messages are written while rows move", some)
 	f.until("all rows have moved", func() bool {
 		l.disconnect()
 		return f.count("SELECT count(*) FROM "+f.table+"_state WHERE moving") == 0
 	})
-	pause("messages are written afterwards", some)
-	close(l.stop)
-	l.Wait()
+	l.written("messages are written afterwards", some)
+	l.end()
 	mover()
-	for _, stop := range stops {
-		stop()
-	}
-	f.subscriber("main", workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) {
-		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
-			_, err := f.Pool.Exec(ctx, "INSERT INTO "+f.Schema+".delivered (id, key, number) "+
-				"VALUES ($1, $2, $3::text::integer)", m.ID, m.Key, string(m.Payload))
-			return err
-		})
-	})
+	f.subscriber("main", workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) { r.HandleAll(l.deliver) })
 	f.until("everything is delivered", func() bool {
 		return f.drained("main") && f.count("SELECT count(*) FROM "+f.table+"_later") == 0
 	})
-	l.reconcile(int(deaths.Load()))
+	l.reconcile()
 }
 
-// A load is what producers have committed.
+// A load is what producers have committed while relays of both kinds are killed.
 type load struct {
 	*fixture
 	sync.WaitGroup
 	pool      *pgxpool.Pool
 	stop      chan struct{}
+	relays    []func() // that stop them
+	deaths    atomic.Int64
 	committed atomic.Int64
 	mu        sync.Mutex
 	sent      map[string]bool // ids
@@ -191,6 +169,47 @@ func newLoad(f *fixture) *load {
 		numbers: map[string]int{}}
 }
 
+// begin starts relays, which are killed, and producers.
+func (l *load) begin() {
+	l.Helper()
+	l.exec("CREATE TABLE " + l.Schema + ".delivered (n bigserial, id uuid, key text, number integer)")
+	for _, part := range []string{"rows", "log", "rows", "log"} {
+		l.relays = append(l.relays, l.killing(part, &l.deaths))
+	}
+	for p := range 4 {
+		l.Go(func() { l.produce(p) })
+	}
+	l.reaping()
+}
+
+// written waits until producers have committed so many messages more.
+func (l *load) written(what string, n int) {
+	l.Helper()
+	enough := l.committed.Load() + int64(n)
+	l.until(what, func() bool { return l.committed.Load() >= enough || l.Failed() })
+}
+
+// end stops the producers, and then the relays.
+func (l *load) end() {
+	close(l.stop)
+	l.Wait()
+	for _, stop := range l.relays {
+		stop()
+	}
+}
+
+// deliver is the handler of a relay that is not killed.
+func (l *load) deliver(ctx context.Context, m *outbox.Delivery) error {
+	return delivered(ctx, l.Pool, l.Schema, m)
+}
+
+// delivered notes that a message was delivered.
+func delivered(ctx context.Context, pool *pgxpool.Pool, schema string, m *outbox.Delivery) error {
+	_, err := pool.Exec(ctx, "INSERT INTO "+schema+".delivered (id, key, number) VALUES ($1, $2, $3::text::integer)",
+		m.ID, m.Key, string(m.Payload))
+	return err
+}
+
 // disconnect ends the connection of a producer.
 func (l *load) disconnect() {
 	l.Helper()
@@ -208,8 +227,9 @@ func (l *load) has(ids []string) bool {
 
 // reconcile compares what was delivered with what was committed. A relay that dies repeats what it had in hand: a
 // page of each of its lanes, and as much that was parked.
-func (l *load) reconcile(deaths int) {
+func (l *load) reconcile() {
 	l.Helper()
+	deaths := int(l.deaths.Load())
 	rows, err := l.Pool.Query(l.Context(),
 		"SELECT id::text, coalesce(key, ''), number FROM "+l.Schema+".delivered ORDER BY n")
 	if err != nil {

@@ -84,6 +84,20 @@ func inKey(key, payload string) outbox.Message {
 	return outbox.Message{Topic: "t", Key: key, Payload: []byte(payload)}
 }
 
+// hold begins the transaction of a producer that has written a message, and is rolled back at the end of the test.
+func (f *fixture) hold() pgx.Tx {
+	f.Helper()
+	held, err := f.Pool.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = held.Rollback(context.Background()) })
+	if _, err := f.box.Enqueue(f.Context(), workqueue.Pgx(held), inKey("k", "1")); err != nil {
+		f.Fatal(err)
+	}
+	return held
+}
+
 // drainRows delivers the rows that are due.
 func (f *fixture) drainRows(box *outbox.Outbox, h outbox.Handler) {
 	f.Helper()
