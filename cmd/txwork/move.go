@@ -97,7 +97,7 @@ func (a *app) moveBack(ctx context.Context, d *database, box *outbox.Outbox, o m
 		if err := a.confirm(ctx, o.asking, question); err != nil {
 			return err
 		}
-		err := a.acting(ctx, d, "move back", s.Successor, func() (err error) {
+		err := d.acting(ctx, actOfMove("move back", s.Successor), func(uuid.UUID) (err error) {
 			m.Moved, err = box.MoveBack(ctx, d.Pool,
 				outbox.MoveBackOptions{LockTimeout: o.LockTimeout, Wait: o.Wait})
 			return err
@@ -121,18 +121,8 @@ func (a *app) moveBack(ctx context.Context, d *database, box *outbox.Outbox, o m
 	return err
 }
 
-// acting records what is done about an outbox that moves.
-func (a *app) acting(ctx context.Context, d *database, verb, subscription string, do func() error) error {
-	act := operate.Act{Verb: verb, Target: "outbox", About: map[string]string{"subscription": subscription}}
-	action := uuid.New()
-	if err := d.Begin(ctx, action, act); err != nil {
-		return err
-	}
-	err := do()
-	if ended := d.End(ctx, action, act, reasonOf(err)); err == nil {
-		err = ended
-	}
-	return err
+func actOfMove(verb, subscription string) operate.Act {
+	return operate.Act{Verb: verb, Target: "outbox", About: map[string]string{"subscription": subscription}}
 }
 
 func (d *database) moveState(ctx context.Context, box *outbox.Outbox) (s outbox.MoveState, err error) {
@@ -161,7 +151,7 @@ func (a *app) move(ctx context.Context, d *database, box *outbox.Outbox, o moveO
 	}
 	bar, total := a.newTally("moving", "rows", -1), s.Unfinished+s.Blocking
 	o.Progress = func(s outbox.MoveState) { bar.of(s.Moved, max(total, s.Moved+s.Unfinished+s.Blocking)) }
-	err = a.acting(ctx, d, "move", o.Subscription, func() (err error) {
+	err = d.acting(ctx, actOfMove("move", o.Subscription), func(uuid.UUID) (err error) {
 		s, err = box.Move(ctx, d.Pool, o.MoveOptions)
 		return err
 	})

@@ -106,11 +106,9 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		}
 		act := operate.Act{Verb: "purge", Target: t.Spec().Table,
 			About: purgedAbout{o.done.String(), o.failed.String(), o.filter, found.rows()}}
-		action := uuid.New()
-		if err = d.Begin(ctx, action, act); err == nil {
-			err = a.purgeParts(ctx, d, t, o, action, act, parts, &p, found.rows())
-			err = cmp.Or(err, d.End(ctx, action, act, reasonOf(err)))
-		}
+		err = d.acting(ctx, act, func(action uuid.UUID) error {
+			return a.purgeParts(ctx, d, t, o, action, act, parts, &p, found.rows())
+		})
 	}
 	if printErr := a.printPurged(p, o.json); err == nil {
 		err = printErr
@@ -124,6 +122,16 @@ type purgedAbout struct {
 	Failed  string         `json:"failed_older_than,omitempty"`
 	Filter  operate.Filter `json:"filter"`
 	Counted int            `json:"counted"`
+}
+
+// acting records in the audit that an act begins, and how it has ended.
+func (d *database) acting(ctx context.Context, act operate.Act, do func(action uuid.UUID) error) error {
+	action := uuid.New()
+	if err := d.Begin(ctx, action, act); err != nil {
+		return err
+	}
+	err := do(action)
+	return cmp.Or(err, d.End(ctx, action, act, reasonOf(err)))
 }
 
 // reasonOf says for the audit why an action stopped before its end.

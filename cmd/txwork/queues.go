@@ -100,8 +100,10 @@ func (d *database) boundedQueues(ctx context.Context) (list queuesList, err erro
 			}
 		}
 		for _, p := range parts {
-			list.Queues = append(list.Queues, shownQueue{p.Name, p.Paused, p.Ready, p.Scheduled, waiting[p.Name],
-				p.InProgress, int(p.MaxRunning), p.Rate, int(p.Burst), p.AtLeast, p.MoreLater, more || t.Filtered})
+			list.Queues = append(list.Queues, shownQueue{Name: p.Name, Paused: p.Paused, Ready: p.Ready,
+				Scheduled: p.Scheduled, Waiting: waiting[p.Name], InProgress: p.InProgress,
+				MaxRunning: int(p.MaxRunning), Rate: p.Rate, Burst: int(p.Burst), AtLeast: p.AtLeast,
+				MoreLater: p.MoreLater, MoreWaiting: more || t.Filtered})
 		}
 		return nil
 	})

@@ -164,9 +164,10 @@ func boundedStatsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (s ta
 		return s, err
 	}
 	w := operate.Whole(t, parts)
-	return tableStats{t.Schema + "." + t.Name, w.Ready, w.Scheduled, w.InProgress, w.Expired, held.Rows, ended.Failed,
-		ended.Cancelled, w.OldestReady, t.Filtered, w.AtLeast || cut, w.MoreLater || cut, held.More || t.Filtered,
-		ended.More || t.Filtered}, nil
+	return tableStats{Table: t.Schema + "." + t.Name, Ready: w.Ready, Scheduled: w.Scheduled, InProgress: w.InProgress,
+		Expired: w.Expired, Waiting: held.Rows, Failed: ended.Failed, Cancelled: ended.Cancelled,
+		OldestReady: w.OldestReady, Partial: t.Filtered, AtLeast: w.AtLeast || cut, MoreLater: w.MoreLater || cut,
+		MoreWaiting: held.More || t.Filtered, MoreFailed: ended.More || t.Filtered}, nil
 }
 
 func (a *app) printStats(all []tableStats) error {
