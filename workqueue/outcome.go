@@ -186,7 +186,7 @@ func message(cause string) error {
 	return errors.New(cause)
 }
 
-// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning, and exited its outcome.
+// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning. exited is its outcome.
 var (
 	errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 	exited    = retried(errGoexit)
