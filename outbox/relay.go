@@ -19,7 +19,8 @@ const DefaultClaimLimit = 100
 //
 // On a log, Subscription is required, and some of the others mean something else:
 //
-//   - ClaimLimit is how many messages of a lane the relay has in hand, a page. Default: [DefaultPage].
+//   - ClaimLimit is how many messages of a lane the relay has in hand at most, a page. By default, pages begin with
+//     [DefaultPage] and adapt.
 //   - HandlerTimeout defaults to [DefaultHandlerTimeout]: a handler that hangs would hold up its lane. If it has not
 //     returned a quarter of that later, and at least a second, its message is parked.
 //   - Concurrency counts handlers of pages. As many more may run for parked messages.

@@ -24,7 +24,7 @@ DROP FUNCTION "{{schema}}"."outbox_log_unavailable"(text, uuid, text);
 DROP FUNCTION "{{schema}}"."outbox_log_release"(text, uuid);
 DROP FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval, bigint[]);
-DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer, bigint);
 DROP TYPE "{{schema}}"."outbox_log_fetched";
 DROP FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer);
 DROP PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval, bigint, boolean, text);

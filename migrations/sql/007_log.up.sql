@@ -4423,10 +4423,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer) FROM PUBLIC;
 
--- What {{schema}}.outbox_log_fetch returns: rows, and one end. A later version appends columns at the end.
+-- What {{schema}}.outbox_log_fetch returns: rows, and one end, whose seq is NULL. A later version appends columns at the end.
 CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
     entry text,
-    place integer,
     lane integer,
     attempts integer,
     locked_until timestamptz,
@@ -4445,8 +4444,12 @@ CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
 );
 
 -- Claims a lane of the subscription that has a batch, or goes on with the lane that the token holds, and returns the
--- next page of its batch: rows in order, and then one end. Commit before you handle the rows. Then settle up to the
--- end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks them.
+-- next page of its batch: rows in the order of seq, and then one end. Commit before you handle the rows. Then settle up
+-- to the end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks
+-- them.
+--
+-- A page has at most n messages, more if some share the last number. If bytes is given, it ends before the payloads
+-- exceed that, but has at least one message.
 --
 -- While the destination is unavailable, nothing is handed out until the rest is over, and then one message to one
 -- consumer. unavailable_since says since when, and wait_seconds when to ask again: 0 while a message is at work.
@@ -4457,7 +4460,7 @@ CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
 --
 -- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
 -- statement.
-CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(subscription text, owner_token uuid, lease interval, n integer)
+CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(subscription text, owner_token uuid, lease interval, n integer, bytes bigint DEFAULT NULL)
 RETURNS SETOF "{{schema}}"."outbox_log_fetched"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4507,6 +4510,11 @@ BEGIN
             MESSAGE = 'n must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
+    IF ($5 IS NULL OR $5 > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'bytes',
+            MESSAGE = 'bytes must be positive, or NULL',
+            HINT = 'Take how many bytes of payloads you want to have in hand. A page has one message at least.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -4543,7 +4551,6 @@ BEGIN
             HINT = 'Use a fresh token for each batch.';
     END IF;
     result.entry := 'end';
-    result.place := 1;
     result.more := false;
     SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
 
@@ -4663,13 +4670,18 @@ BEGIN
                     FETCH FIRST (own.most) ROWS WITH TIES) AS m) AS m
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
+    ), read AS (
+        SELECT count(*) AS rows, max(g.seq) AS furthest, sum(octet_length(g.payload)) AS bytes FROM page AS g
     ), told AS (
-        -- A probe ends with the first message that is handed out.
-        SELECT count(*) AS rows, max(g.seq) AS furthest,
-            coalesce(min(g.seq) FILTER (WHERE own.probes AND NOT g.is_withheld), max(g.seq)) AS last,
-            coalesce(array_agg(g.seq ORDER BY g.seq) FILTER (WHERE g.is_withheld), '{}') AS withheld,
-            CASE WHEN own.again THEN own.p.whole ELSE count(*) < $4 END AS whole
-        FROM page AS g
+        SELECT o.rows, o.furthest, CASE
+            -- A probe ends with the first message that is handed out.
+            WHEN own.probes THEN coalesce((SELECT min(g.seq) FROM page AS g WHERE NOT g.is_withheld), o.furthest)
+            WHEN own.again OR (o.bytes > $5) IS NOT TRUE THEN o.furthest
+            ELSE (SELECT coalesce(max(g.seq) FILTER (WHERE g.bytes <= $5), min(g.seq))
+                FROM (SELECT g.seq, sum(octet_length(g.payload)) OVER (ORDER BY g.seq) AS bytes FROM page AS g) AS g)
+            END AS last,
+            CASE WHEN own.again THEN own.p.whole ELSE o.rows < $4 END AS whole
+        FROM read AS o
     ), moved AS (
         UPDATE "{{schema}}"."outbox_log_position" AS t
         SET seen = CASE WHEN o.rows = 0 AND o.whole THEN own.b ELSE t.seen END,
@@ -4678,7 +4690,9 @@ BEGIN
             done = CASE WHEN o.rows > 0 THEN t.done WHEN o.whole THEN 0 ELSE own.p.page END,
             page = o.last,
             whole = o.rows > 0 AND o.whole AND o.last = o.furthest,
-            withheld = ARRAY(SELECT w FROM unnest(o.withheld) AS w WHERE w <= o.last),
+            withheld = CASE WHEN own.parked OR own.again
+                THEN ARRAY(SELECT g.seq FROM page AS g WHERE g.is_withheld AND g.seq <= o.last ORDER BY g.seq)
+                ELSE '{}' END,
             ahead = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.ahead ELSE '{}' END,
             rest = CASE WHEN o.rows > 0 OR NOT o.whole THEN t.rest END, -- a lane without messages probes nothing
             attempts = CASE WHEN o.rows > 0 THEN own.p.attempts ELSE 0 END,
@@ -4694,22 +4708,19 @@ BEGIN
                   AND (q.locked_until IS NULL OR q.locked_until < clock_timestamp())
                   AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
     )
-    SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
-        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL,
-        NULL::timestamptz, NULL::float8
-    FROM (
-        SELECT * FROM page AS g
-        WHERE NOT g.is_withheld AND g.seq <= (SELECT m.page FROM moved AS m)
-        ORDER BY g.seq) AS g
+    -- The page is sorted, and nothing here changes the order.
+    SELECT 'row', own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id, g.created_at, g.topic::text,
+        g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL, NULL::timestamptz, NULL::float8
+    FROM page AS g
+    WHERE NOT g.is_withheld AND g.seq <= (SELECT m.page FROM moved AS m)
     UNION ALL
-    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld AND g.seq <= m.page)::integer, m.lane,
-        m.attempts, m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL,
+    SELECT 'end', m.lane, m.attempts, m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL,
         CASE WHEN own.probes THEN own.result.unavailable_since END, NULL
     FROM moved AS m;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer, bigint) FROM PUBLIC;
 
 -- The messages of the page in hand are settled up to a number, and those that failed are parked: as rows of
 -- {{schema}}.outbox_log_parked, which the core runs again, in the order of their keys. failed is an array of objects with seq and,

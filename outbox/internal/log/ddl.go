@@ -48,9 +48,11 @@ func DDL(schema string) (up, down string, err error) {
 // name is the table of messages. All other names begin with it.
 const name = "outbox_log"
 
+// MaxPage is how many messages a page has at most.
+const MaxPage = 10_000
+
 const (
-	maxName  = 48     // characters of a subscription's name
-	maxPage  = 10_000 // messages
+	maxName  = 48 // characters of a subscription's name
 	maxLanes = 64
 	maxError = 10_000 // characters of an error that a settle records
 

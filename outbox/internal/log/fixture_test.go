@@ -140,7 +140,7 @@ func fetch(ctx context.Context, q querier, log, subscription string, token uuid.
 	p := page{token: token}
 	rows, err := q.Query(ctx, `SELECT entry, seq, id, topic, coalesce(key, ''), payload, coalesce(lane, -1),
 		coalesce(attempts, 0), coalesce(upto, 0), coalesce(more, false), coalesce(held, '')
-		FROM `+log+`_fetch($1, $2, $3, $4) ORDER BY place`, subscription, token, lease, n)
+		FROM `+log+`_fetch($1, $2, $3, $4) ORDER BY seq`, subscription, token, lease, n)
 	if err != nil {
 		return p, err
 	}

@@ -39,6 +39,33 @@ func TestAFetchAndASettleCanBeRepeated(t *testing.T) {
 	f.refused("fetch with the token of a batch that has ended", err, "22023")
 }
 
+// A page ends before its payloads exceed what the consumer can hold, but has one message at least. Messages that share a
+// number stay together.
+func TestThePayloadsOfAPageAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	tx := f.begin()
+	f.append(tx, "123", "456", "a large one, larger than the bound", "78", "9", "same1")
+	f.exec(tx, "INSERT INTO "+f.name+" (seq, topic, payload) VALUES (currval('"+f.name+"_seq'), 'topic', 'same2')")
+	f.append(tx, "end")
+	f.ok(tx.Commit(f.Context()))
+	f.tick()
+	token := uuid.New()
+	for _, want := range [][]string{{"123", "456"}, {"a large one, larger than the bound"}, {"78", "9"},
+		{"same1", "same2"}, {"end"}} {
+		var got []string
+		var upto int64
+		for range 2 { // the second time, the page is in hand
+			f.ok(f.Pool.QueryRow(f.Context(), "SELECT array_agg(convert_from(payload, 'UTF8') ORDER BY seq, payload) FILTER "+
+				"(WHERE entry = 'row'), max(upto) FROM "+f.name+"_fetch('s', $1, $2, 10, bytes => 8)", token, lease).
+				Scan(&got, &upto))
+			f.want("page", got, want...)
+		}
+		f.settle("s", token, upto)
+	}
+}
+
 // What a transaction of a consumer has not committed has not happened.
 func TestAConsumerRollsBack(t *testing.T) {
 	t.Parallel()
@@ -321,6 +348,8 @@ func TestWhatAFetchRefuses(t *testing.T) {
 		_, err := f.Pool.Exec(f.Context(), ask, args...)
 		f.refused("fetch", err, "22023")
 	}
+	_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_fetch('s', $1, $2, 10, bytes => 0)", uuid.New(), lease)
+	f.refused("a page without bytes", err, "22023")
 	fixed, err := f.Pool.BeginTx(f.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	f.ok(err)
 	_, err = fixed.Exec(f.Context(), ask, "s", uuid.New(), lease, 10)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,8 +43,8 @@ func NewReader(db Database, schema, subscription string, lease time.Duration) *R
 		tick: "CALL " + v.Named("tick"),
 		fetch: "SELECT entry, seq, id, created_at, topic, key, headers, payload, attempts, upto, more, held, " +
 			"unavailable_since, wait_seconds FROM " +
-			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer) " +
-			"ORDER BY place",
+			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer, " +
+			strconv.Itoa(pageBytes) + ")",
 		settle: "SELECT " + v.Named("settle") +
 			"($1::text, $2::uuid, $3::bigint, $4::text::jsonb, $5::bigint * interval '1 microsecond', " +
 			"$6::bigint[])",
@@ -103,7 +104,11 @@ type Page struct {
 	Wait             time.Duration
 }
 
-// Fetch claims a lane, or goes on with that of the token.
+// pageBytes is how many bytes of payloads a page may have, if it has more than one message.
+const pageBytes = 4 << 20
+
+// Fetch claims a lane, or goes on with that of the token. It returns at most n messages, and a few more if some share
+// the last number.
 func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err error) {
 	var (
 		entry         string
@@ -140,6 +145,9 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 			return nil
 		},
 	})
+	if less := func(a, b Read) int { return cmp.Compare(a.Seq, b.Seq) }; !slices.IsSortedFunc(p.Messages, less) {
+		slices.SortStableFunc(p.Messages, less) // SQL promises no order without a sort, which all others would pay for
+	}
 	return p, r.explain(err)
 }
 

@@ -94,15 +94,21 @@ func leased(param string) string {
 }
 
 // RefusesCount refuses the size of a page.
-func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n", maxPage) }
+func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n", MaxPage) }
+
+// RefusesBytes refuses the bytes of a page.
+func (view) RefusesBytes(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%s IS NULL OR %[1]s > 0", param), "bytes", "must be positive, or NULL",
+		"Take how many bytes of payloads you want to have in hand. A page has one message at least.")
+}
 
 // RefusesRows refuses the bound of a sweep.
-func (view) RefusesRows(param string) string { return sqltext.Bounded(param, "max_rows", maxPage) }
+func (view) RefusesRows(param string) string { return sqltext.Bounded(param, "max_rows", MaxPage) }
 
 // RefusesIDs refuses a list of ids.
 func (view) RefusesIDs(param string) string {
-	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, maxPage), "ids",
-		fmt.Sprintf("must be an array of at most %d ids", maxPage), "Call again for more.")
+	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, MaxPage), "ids",
+		fmt.Sprintf("must be an array of at most %d ids", MaxPage), "Call again for more.")
 }
 
 // RefusesMost refuses how many messages are looked at.
@@ -119,8 +125,8 @@ func (view) RefusesBehind(isInPage string) string {
 
 // RefusesAhead refuses a list of numbers that is too long.
 func (view) RefusesAhead(param string) string {
-	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, maxPage), "ahead",
-		fmt.Sprintf("must be an array of at most %d numbers", maxPage), "Settle the beginning of the page first.")
+	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, MaxPage), "ahead",
+		fmt.Sprintf("must be an array of at most %d numbers", MaxPage), "Settle the beginning of the page first.")
 }
 
 // RefusesFailures refuses a list of failures that is not one, and RefusesStrangers one that names other messages.

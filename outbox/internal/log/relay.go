@@ -41,7 +41,7 @@ type Handlers interface {
 // RelayOptions are those of a [Relay]. All are set.
 type RelayOptions struct {
 	Schema, Subscription string
-	Page                 int // messages
+	Page, MostPage       int // messages: the first size of a page, and the largest, see pageSize
 	Concurrency          int
 	Lease                time.Duration
 	Poll                 time.Duration
@@ -56,6 +56,7 @@ type RelayOptions struct {
 type Relay struct {
 	RelayOptions
 	places *places
+	size   pageSize
 	woken  chan struct{}
 
 	// Since Run has begun.
@@ -74,7 +75,9 @@ type Relay struct {
 
 // NewRelay makes a relay, which runs once.
 func NewRelay(o RelayOptions) *Relay {
-	return &Relay{RelayOptions: o, places: newPlaces(o.Concurrency), woken: make(chan struct{}, 1)}
+	r := &Relay{RelayOptions: o, places: newPlaces(o.Concurrency), woken: make(chan struct{}, 1)}
+	r.size.Store(int64(o.Page))
+	return r
 }
 
 // Resize changes how many handlers run at once.
@@ -244,9 +247,9 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks, fetches 
 }
 
 func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {
-	start := time.Now()
-	err = r.handlers.Fetch(ctx, r.Page, func(ctx context.Context) ([]Read, error) {
-		page, err = r.reader.Fetch(ctx, token, r.Page)
+	start, n := time.Now(), int(r.size.Load())
+	err = r.handlers.Fetch(ctx, n, func(ctx context.Context) ([]Read, error) {
+		page, err = r.reader.Fetch(ctx, token, n)
 		return page.Messages, err
 	})
 	if err == nil {
@@ -266,7 +269,9 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 		if fresh {
 			p.accuse()
 		}
-		switch p.run(ctx) {
+		result := p.run(ctx)
+		r.size.follow(len(read.Messages), time.Since(start), r.Page, r.MostPage)
+		switch result {
 		case Ended, Lost, refused, Resting:
 			return
 		case Settled:
@@ -351,4 +356,9 @@ func (h *hand) insist(ctx context.Context, statement func(context.Context) error
 
 // window is how many messages may be handled at once: all of a page, or after each death half as many as before, so
 // that what kills its process is found alone.
-func (h *hand) window(attempts int) int { return max(1, h.Page>>min(max(attempts-1, 0), 30)) }
+func (h *hand) window(attempts int) int {
+	if attempts <= 1 {
+		return h.MostPage
+	}
+	return max(1, h.Page>>min(attempts-1, 30))
+}

@@ -3,7 +3,6 @@ package log
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,9 +52,9 @@ func (p *page) next(now time.Time) *unit {
 		return nil
 	}
 	n = p.handlers.Unit(p.ready[:n])
-	u := &unit{rows: slices.Clone(p.ready[:n])}
+	u := &unit{rows: p.ready[:n:n]}
 	u.begins()
-	p.ready = slices.Delete(p.ready, 0, n)
+	p.ready = p.ready[n:]
 	p.units[u] = true
 	for _, row := range u.rows {
 		p.high = max(p.high, row.Place+1)

@@ -80,7 +80,7 @@ func (r *Reader) fetch(ctx context.Context) (all []*Message, upto int64, more bo
 		return nil, 0, false, err
 	}
 	err = r.session.query(ctx, r.InTransactions, fmt.Sprintf("SELECT entry, seq, id::text, key, payload, upto, more "+
-		"FROM %s.outbox_log_fetch($1, $2::uuid, $3::interval, $4) ORDER BY place", r.Schema),
+		"FROM %s.outbox_log_fetch($1, $2::uuid, $3::interval, $4) ORDER BY seq", r.Schema),
 		[]any{r.Subscription, r.token, seconds(r.Lease), r.Page}, func(rows pgx.Rows) error {
 			var entry string
 			var seq, last *int64

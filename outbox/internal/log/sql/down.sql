@@ -24,7 +24,7 @@ DROP FUNCTION {{.Named "unavailable"}}(text, uuid, text);
 DROP FUNCTION {{.Named "release"}}(text, uuid);
 DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
 DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval, bigint[]);
-DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
+DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer, bigint);
 DROP TYPE {{.Named "fetched"}};
 DROP FUNCTION {{.Named "subscribe"}}(text, text[], jsonb, timestamptz, integer);
 DROP PROCEDURE {{.Named "tick"}}(bigint, boolean, interval, bigint, boolean, text);
