@@ -20,8 +20,8 @@ import (
 // Defaults of the [RelayOptions] of a log.
 const (
 	// DefaultPage is how many messages of a lane a relay has in hand at first. While full pages take less than half a
-	// second, they grow to 10,000 messages. Those of more than two seconds shrink again. A crash repeats at most a page,
-	// of which what has ended is settled every 0.2 seconds. A relay that has a ClaimLimit does not exceed it.
+	// second, they grow to 10,000 messages. Those of more than two seconds shrink again. A crash repeats a page at
+	// most, of which what has ended is settled every 0.2 seconds. A relay that has a ClaimLimit does not exceed it.
 	DefaultPage = 500
 	// DefaultHandlerTimeout is how long a handler may take: a lane waits for each of its messages.
 	DefaultHandlerTimeout = time.Minute
@@ -63,7 +63,7 @@ func newLogRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, erro
 	relay.Relay = log.NewRelay(log.RelayOptions{
 		Schema: schema, Subscription: opts.Subscription, Page: with.ClaimLimit, MostPage: mostPage,
 		Concurrency: with.Concurrency,
-		Lease: with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
+		Lease:       with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
 		HandlerTimeout: with.HandlerTimeout, ShutdownTimeout: with.ShutdownTimeout, Backoff: o.table.Spec().Retry,
 	})
 	return &Relay{worker, o, relay}, nil

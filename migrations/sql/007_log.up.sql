@@ -4460,8 +4460,9 @@ CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
 --
 -- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
 -- statement.
-CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(subscription text, owner_token uuid, lease interval, n integer, bytes bigint DEFAULT NULL)
-RETURNS SETOF "{{schema}}"."outbox_log_fetched"
+CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(
+    subscription text, owner_token uuid, lease interval, n integer, bytes bigint DEFAULT NULL
+) RETURNS SETOF "{{schema}}"."outbox_log_fetched"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A pageSize is how many messages of a lane a relay has in hand. Each fetch of a page has its price, and reads what is
-// left of the batch, so pages grow while the relay is fast. Who pauses or moves a subscription waits for a page, so that
-// it shrinks again when it takes long.
+// A pageSize is how many messages of a lane a relay has in hand. Each fetch has its price, and reads what is left of
+// the batch, so pages grow while the relay is fast. Who pauses or moves a subscription waits for a page, so that pages
+// which take long shrink again.
 type pageSize struct{ atomic.Int64 }
 
 // A page that took less than fastPage may be larger, one that took more than slowPage is too large.

@@ -39,8 +39,8 @@ func TestAFetchAndASettleCanBeRepeated(t *testing.T) {
 	f.refused("fetch with the token of a batch that has ended", err, "22023")
 }
 
-// A page ends before its payloads exceed what the consumer can hold, but has one message at least. Messages that share a
-// number stay together.
+// A page ends before its payloads exceed what the consumer can hold, but has one message at least. Messages that share
+// a number stay together.
 func TestThePayloadsOfAPageAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)

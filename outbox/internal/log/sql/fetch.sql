@@ -35,8 +35,9 @@ CREATE TYPE {{.Named "fetched"}} AS (
 --
 -- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
 -- statement.
-CREATE FUNCTION {{.Named "fetch"}}(subscription text, owner_token uuid, lease interval, n integer, bytes bigint DEFAULT NULL)
-RETURNS SETOF {{.Named "fetched"}}
+CREATE FUNCTION {{.Named "fetch"}}(
+    subscription text, owner_token uuid, lease interval, n integer, bytes bigint DEFAULT NULL
+) RETURNS SETOF {{.Named "fetched"}}
 LANGUAGE plpgsql
 {{.Settings}}
 SET plan_cache_mode = force_generic_plan
