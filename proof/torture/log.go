@@ -123,7 +123,7 @@ func (h *handlers) readers(pool *pgxpool.Pool, o workqueue.WorkerOptions,
 	if err != nil {
 		return nil, err
 	}
-	o.ClaimLimit, o.HandlerTimeout = logPage, handlerTimeout
+	o.HandlerTimeout = handlerTimeout
 	for _, r := range subscriptions {
 		if r.only == sqlCrew {
 			continue
@@ -155,6 +155,7 @@ func (h *handlers) read(ctx context.Context, pool *pgxpool.Pool, box *outbox.Out
 
 func (h *handlers) relay(pool *pgxpool.Pool, box *outbox.Outbox, r subscribed,
 	o workqueue.WorkerOptions) (*outbox.Relay, error) {
+	o.ClaimLimit = logPage * rand.IntN(2) // without one, pages adapt
 	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{Subscription: r.Name, WorkerOptions: o})
 	if err != nil {
 		return nil, err
