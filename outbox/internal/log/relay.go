@@ -209,15 +209,17 @@ func await(ctx context.Context, pause time.Duration, woken <-chan struct{}) bool
 }
 
 // look ticks and looks for messages if it is told to, or if the tick has seen some for the subscription, and takes the
-// lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off would keep its lane until
-// the lease ends.
+// lanes that have messages in hand. A fetch is not cancelled with ctx: a claim that is broken off would keep its lane
+// until the lease ends.
 func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks, fetches bool) (looked, found bool, err error) {
-	base := context.WithoutCancel(ctx)
 	if ticks {
 		if await(ctx, r.ticking.rest(), nil); ctx.Err() != nil {
 			return false, false, nil
 		}
-		names, err := r.ticking.tick(base, r.reader, r.promise())
+		names, err := r.ticking.tick(ctx, r.reader, r.promise())
+		if ctx.Err() != nil { // it may have been broken off
+			return false, false, nil
+		}
 		if err != nil {
 			return false, false, err
 		}
@@ -230,7 +232,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup, ticks, fetches 
 	for more := true; more && !r.isFull() && ctx.Err() == nil; {
 		r.pending = true
 		start := time.Now()
-		page, err := r.fetch(base, r.token)
+		page, err := r.fetch(context.WithoutCancel(ctx), r.token)
 		if err != nil {
 			return true, found, err
 		}

@@ -21,7 +21,8 @@ const (
 	// not announce anything.
 	promised = 100 * time.Millisecond
 
-	// leaving bounds how long a relay that stops keeps its promise.
+	// leaving bounds how long a relay that stops keeps its promise, and how long it then waits for a tick, which others
+	// may hold up.
 	leaving = 500 * time.Millisecond
 
 	noPromise = -1
@@ -124,6 +125,8 @@ func (r *Relay) promise() time.Duration {
 // relied on it, and nothing was found since; or when another one has promised.
 func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duration) (announced string, err error) {
 	t.last = time.Now()
+	ctx, done := lasting(ctx)
+	defer done()
 	found, err := reader.Tick(ctx, promise)
 	if err != nil {
 		return "", err
@@ -141,12 +144,19 @@ func (t *ticking) tick(ctx context.Context, reader *Reader, promise time.Duratio
 	return found.Announced, nil
 }
 
+// lasting is a context that is cancelled when ctx has been for the time of leaving: a tick that is broken off may have
+// made a promise.
+func lasting(ctx context.Context) (longer context.Context, done func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leaving, cancel) })
+	return longer, func() { stop(); cancel() }
+}
+
 // leaveTicking ends the promise of a relay that stops: producers announce their messages from then on, and what they
 // have written is seen.
 func (r *Relay) leaveTicking(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
 	for end := time.Now().Add(leaving); r.ticking.keeps.Load() != 0 && time.Now().Before(end); {
-		await(ctx, r.ticking.rest(), nil)
+		await(context.WithoutCancel(ctx), r.ticking.rest(), nil)
 		if _, err := r.ticking.tick(ctx, r.reader, 0); err != nil {
 			return
 		}
