@@ -41,7 +41,11 @@ type fixture struct {
 // sees the state that they leave.
 func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t, pgtest.Reused)
+	return newOutboxIn(t, pgtest.New(t, pgtest.Reused), configure...)
+}
+
+func newOutboxIn(t *testing.T, db *pgtest.DB, configure ...func(*outbox.Options)) *fixture {
+	t.Helper()
 	o := outbox.Options{
 		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},

@@ -219,6 +219,74 @@ func TestDedupKeysOfOtherTopicsStayOnTheWayBack(t *testing.T) {
 	}
 }
 
+// Producers wait while the outbox moves back, and not longer for dedup keys of messages that have ended. Those of
+// parked messages are looked for before.
+func TestTheWayBackReadsFewDedupKeys(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	all := pgtest.Size(20_000, 200_000)
+	f.inTx(func(tx pgx.Tx) error { // without the trigger that looks each of them up among the rows
+		if _, err := tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), "INSERT INTO "+f.table+"_dedup (topic, dedup_key, id) "+
+			"SELECT 't', n::text, gen_random_uuid() FROM generate_series(1, $1) AS n", all)
+		return err
+	})
+	r := f.subscriber("main", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { return workqueue.Permanent(errors.New("no")) })
+	})
+	f.send(f.box, outbox.Message{Topic: "t", DedupKey: "parked"})
+	f.until("it is parked", func() bool { return f.parked("main", "status = 3") == 1 })
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	later := outbox.Message{Topic: "t", DedupKey: "later", ScheduledAt: time.Now().Add(time.Hour)}
+	f.send(f.box, outbox.Message{Topic: "t", DedupKey: "waits"}, later)
+	f.exec("ANALYZE " + f.table + "_dedup")
+	f.inTx(func(tx pgx.Tx) error {
+		var scans, read int
+		if err := tx.QueryRow(t.Context(), "SELECT "+f.table+"_give_back()").Scan(nil); err != nil {
+			return err
+		}
+		err := tx.QueryRow(t.Context(), "SELECT seq_scan, seq_tup_read FROM pg_stat_xact_user_tables "+
+			"WHERE relid = $1::regclass", f.table+"_dedup").Scan(&scans, &read)
+		if scans > 1 || read > all+3 {
+			t.Errorf("it read %d dedup keys in %d scans, want one scan, which is before the locks", read, scans)
+		}
+		return err
+	})
+	for _, key := range []string{"parked", "waits", "later", "1"} {
+		if again := f.send(f.opened(outbox.Rows), outbox.Message{Topic: "t", DedupKey: key}); !again[0].Duplicate {
+			t.Errorf("the key %s was free", key)
+		}
+	}
+	if n := f.rowsLeft("dedup_key IN ('parked', 'waits', 'later')"); n != 3 {
+		t.Errorf("%d rows have their keys, want 3", n)
+	}
+}
+
+// Several messages of one id move back with their dedup keys, and get ids of their own.
+func TestMessagesOfOneIDMoveBack(t *testing.T) {
+	t.Parallel()
+	f := newMoved(t)
+	id := uuid.New()
+	for _, key := range []string{"a", "b", "", "c"} {
+		f.send(f.box, outbox.Message{ID: id, Topic: "t", DedupKey: key})
+	}
+	if n := f.moveBack(); n != 4 {
+		t.Errorf("%d messages became rows, want 4", n)
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		if again := f.send(f.opened(outbox.Rows), outbox.Message{Topic: "t", DedupKey: key}); !again[0].Duplicate {
+			t.Errorf("the key %s was free", key)
+		}
+	}
+	if n := f.rowsLeft("id = '" + id.String() + "'"); n != 1 {
+		t.Errorf("%d rows have the id, want 1", n)
+	}
+}
+
 // A message that a clock has dated ahead, which was put back since, is due at once, as it was in the log.
 func TestMessagesOfAnotherTimeMoveBack(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package workqueue
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -485,7 +484,7 @@ func (d *announcing) announceFrom(ctx context.Context, due time.Time) error {
 func (d *announcing) announce(ctx context.Context, payload string) error {
 	d.sent++
 	d.table.telemetry.Announced(ctx)
-	return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))
+	return d.exec(ctx, "SELECT "+d.table.spec.announcing().Notify("'"+payload+"'"))
 }
 
 func (d *announcing) exec(ctx context.Context, sql string) error {

@@ -191,8 +191,8 @@ func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + su
 // Function is the qualified name of one of the table's functions.
 func (v view) Function(name string) string { return quote(v.spec.Schema) + "." + v.Named(name) }
 
-// Channel is the LISTEN channel as a string literal; Validate leaves nothing in it to escape.
-func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
+// Notify is the call that tells the table's workers of something else than rows, see [announce.Table.Notify].
+func (v view) Notify(payload string) string { return v.spec.announcing().Notify("'" + payload + "'") }
 
 // Stored is the type with which the table stores a column.
 func (v view) Stored(c columnView) string {

@@ -129,8 +129,8 @@ func (e *election) setBound(ctx context.Context) error {
 func (e *election) yield(ctx context.Context, t *tableWork) error {
 	delete(e.led, t)
 	t.leads.Store(false)
-	_, err := e.ask(ctx, "SELECT pg_advisory_unlock("+t.table.spec.upkeepLock()+"), pg_notify('"+t.table.spec.channel()+
-		"', '"+upkeepPayload+"')")
+	_, err := e.ask(ctx, "SELECT pg_advisory_unlock("+t.table.spec.upkeepLock()+"), "+
+		t.table.spec.announcing().Notify("'"+upkeepPayload+"'"))
 	return err
 }
 

@@ -22,9 +22,10 @@ var wakeChecks = []check{
 		title: "the server's notification queue is filling up, because a listener does not read it",
 		from: fmt.Sprintf("%.0f %%; critical from %.0f %%", 100*defaultThresholds.Notify,
 			500*defaultThresholds.Notify),
-		meaning: "When it is full, every transaction that notifies fails at its commit, enqueues included.",
-		remedy:  "end the oldest transaction of a listening session",
-		look:    notifyQueue,
+		meaning: "From 90 % on, txwork notifies nobody, and workers find rows only when they poll. When it is full, " +
+			"every other transaction that notifies fails at its commit.",
+		remedy: "end the oldest transaction of a listening session",
+		look:   notifyQueue,
 	},
 	{
 		code: "lock-wait", severity: Warning,

@@ -102,7 +102,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -161,7 +161,7 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
-    PERFORM pg_catalog.pg_notify('{{schema}}.outbox', 'topic');
+    PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', 'topic') ELSE ''::pg_catalog.void END);
     RETURN NULL;
 END
 $txwork$;
@@ -1390,7 +1390,7 @@ LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id)
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -1430,7 +1430,7 @@ LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id)
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -1501,7 +1501,7 @@ LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id)
         CASE WHEN t.status = 0 THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -2330,7 +2330,7 @@ SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
        jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
+HAVING CASE WHEN bool_or(changed.status = 0) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END;
 END
 $txwork$;
 
@@ -2402,7 +2402,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -2477,7 +2477,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -2558,7 +2558,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -2636,7 +2636,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.outbox', 'cancel') IS NOT NULL ELSE true END
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', 'cancel') ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -3622,7 +3622,7 @@ SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
        jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+HAVING CASE WHEN bool_or(changed.status = 0) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END
                 LOOP
                     done := done + changed.requeued;
                     failed := failed + changed.failed;
@@ -4099,7 +4099,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
         END IF;
     ELSE -- a restored row in progress is released already
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited)
@@ -4195,7 +4195,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -4237,7 +4237,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -4276,7 +4276,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
         END IF;
     END IF;
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
@@ -4408,9 +4408,9 @@ BEGIN
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('front:', fronts));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('front:', fronts)) ELSE ''::pg_catalog.void END);
         END IF;
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
@@ -5011,7 +5011,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -5135,7 +5135,7 @@ BEGIN
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
 
     IF released > 0 THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN released;
 END
@@ -5702,7 +5702,7 @@ BEGIN
     ) AS l;
     IF pending IS NOT NULL THEN
         INSERT INTO "{{schema}}"."outbox_join_note" (join_id) SELECT u.id FROM unnest(pending) AS u (id);
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
         UPDATE "{{schema}}"."outbox_join" AS j
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
@@ -6042,7 +6042,7 @@ BEGIN
         SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0
         UNION ALL
         SELECT greatest(s.deadline, clock_timestamp()), s.id FROM s WHERE s.deadline IS NOT NULL
-        RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+        RETURNING (SELECT (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END))
     )
     INSERT INTO "{{schema}}"."outbox_join" (id, policy, expected, on_complete, on_fail, deadline, label, look_at, retention)
     SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute',
@@ -6056,7 +6056,7 @@ BEGIN
         ), noted AS (
             INSERT INTO "{{schema}}"."outbox_join_note" (member_id, gone)
             SELECT s.member_id, CASE s.status WHEN 2 THEN 1 ELSE 2 END FROM s WHERE s.status IN (2, 3)
-            RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+            RETURNING (SELECT (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END))
         )
         INSERT INTO "{{schema}}"."outbox_join_member" (member_id, join_id) SELECT s.member_id, s.join_id FROM s;
     END IF;

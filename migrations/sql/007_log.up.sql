@@ -99,7 +99,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
         ELSE true END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -590,7 +590,7 @@ LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -630,7 +630,7 @@ LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -701,7 +701,7 @@ LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t
         CASE WHEN t.status = 0 THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -1477,7 +1477,7 @@ SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
        jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
+HAVING CASE WHEN bool_or(changed.status = 0) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END;
 END
 $txwork$;
 
@@ -1549,7 +1549,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -1624,7 +1624,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -1704,7 +1704,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -1782,7 +1782,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.outbox_log_parked', 'cancel') IS NOT NULL ELSE true END
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', 'cancel') ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END
 ), hit AS (
 SELECT unnest(told.ids) AS id FROM told
 ), named AS (
@@ -2283,7 +2283,7 @@ SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
        jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+HAVING CASE WHEN bool_or(changed.status = 0) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END
                 LOOP
                     done := done + changed.requeued;
                     failed := failed + changed.failed;
@@ -2760,7 +2760,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
         END IF;
     ELSE -- a restored row in progress is released already
         INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited)
@@ -2856,7 +2856,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -2898,7 +2898,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     RETURN NULL;
 END
@@ -2937,7 +2937,7 @@ BEGIN
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
         WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
         ELSE true END) END) THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
         END IF;
     END IF;
     UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
@@ -3069,9 +3069,9 @@ BEGIN
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('front:', fronts));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('front:', fronts)) ELSE ''::pg_catalog.void END);
         END IF;
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)) ELSE ''::pg_catalog.void END);
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
@@ -3782,7 +3782,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
-    PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', ''));
+    PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', '')) ELSE ''::pg_catalog.void END);
     RETURN NULL;
 END
 $txwork$;
@@ -4295,7 +4295,7 @@ BEGIN
             announced := '*';
         END IF;
         IF announced IS NOT NULL THEN
-            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', announced));
+            PERFORM (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('external:', announced)) ELSE ''::pg_catalog.void END);
         END IF;
     END IF;
 END
@@ -6775,9 +6775,13 @@ DECLARE
     parked uuid[];
     ids uuid[];
     id_topics text[];
+    known uuid[]; -- parked messages whose dedup keys were looked for before the locks
+    unknown uuid[];
     topics text[];
     dedup_keys text[];
     holders uuid[];
+    freed tid[];
+    nths bigint[];
     moved bigint;
 BEGIN
     IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
@@ -6823,6 +6827,10 @@ BEGIN
         true);
     hindrance := "{{schema}}"."outbox_log_back_hindrance"($1); -- before anybody has to wait
     IF own.hindrance IS NULL THEN
+        -- No index has the ids of dedup keys, and of a parked message no more is known.
+        known := ARRAY(SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k WHERE (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL));
+        SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
+        FROM "{{schema}}"."outbox_log_dedup" AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
         LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM "{{schema}}"."outbox_log_state" AS s) THEN
@@ -6883,14 +6891,28 @@ BEGIN
         JOIN "{{schema}}"."outbox_log" AS m ON m.xid = u.xid AND m.seq = u.seq
         UNION ALL SELECT k.message_id, k.topic FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.id = ANY (own.parked)
         UNION ALL SELECT l.id, l.topic FROM "{{schema}}"."outbox_log_later" AS l) AS m;
-    WITH freed AS ( -- and not the keys of messages of other topics that have the same ids
-        DELETE FROM "{{schema}}"."outbox_log_dedup" AS d
-        WHERE d.id = ANY (own.ids) AND EXISTS (
-            SELECT FROM unnest(own.ids, own.id_topics) AS u (id, topic) WHERE u.id = d.id AND u.topic = d.topic)
-        RETURNING d.*
-    )
-    SELECT array_agg(f.topic), array_agg(f.dedup_key), array_agg(f.id) INTO own.topics, own.dedup_keys, own.holders
-    FROM freed AS f;
+    -- A message of the log has the xid of its dedup key. Ids need not be unique: a topic frees as many keys of an id as
+    -- it has messages of it.
+    unknown := ARRAY(SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k
+        WHERE k.id = ANY (own.parked) AND k.message_id <> ALL (own.known));
+    SELECT array_agg(h.at), array_agg(h.topic), array_agg(h.dedup_key), array_agg(h.id), array_agg(h.nth)
+    INTO own.freed, own.topics, own.dedup_keys, own.holders, own.nths
+    FROM (
+        SELECT d.ctid AS at, d.*,
+            row_number() OVER (PARTITION BY d.id, d.topic ORDER BY d.xid DESC, d.dedup_key) AS nth
+        FROM "{{schema}}"."outbox_log_dedup" AS d
+        WHERE d.ctid = ANY (
+            ARRAY(SELECT d.ctid FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.xid = ANY (own.xids))
+            || ARRAY(SELECT d.ctid FROM unnest(own.topics, own.dedup_keys) AS k (topic, dedup_key)
+                JOIN "{{schema}}"."outbox_log_dedup" AS d ON d.topic = k.topic AND d.dedup_key = k.dedup_key)
+            || ARRAY(SELECT d.ctid FROM "{{schema}}"."outbox_log_later" AS l
+                JOIN "{{schema}}"."outbox_log_dedup" AS d ON d.topic = l.topic AND d.dedup_key = l.dedup_key)
+            || ARRAY(SELECT d.ctid FROM "{{schema}}"."outbox_log_dedup" AS d
+                WHERE cardinality(own.unknown) > 0 AND d.id = ANY (own.unknown)))) AS h
+    JOIN (
+        SELECT u.id, u.topic, count(*) AS n FROM unnest(own.ids, own.id_topics) AS u (id, topic)
+        GROUP BY u.id, u.topic) AS w ON w.id = h.id AND w.topic = h.topic AND h.nth <= w.n;
+    DELETE FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.ctid = ANY (own.freed);
 
     UPDATE "{{schema}}"."outbox_log_state" AS s SET successor = NULL, switched_at = NULL;
     IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = '"{{schema}}"."outbox"'::regclass AND t.tgname = 'outbox_log_moved') THEN
@@ -6930,12 +6952,13 @@ BEGIN
             CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent' ELSE l.headers END
                 AS headers,
             l.retry, l.topic, l.key, l.payload,
-            CASE WHEN l.nth = 1 AND NOT EXISTS (
+            CASE WHEN NOT EXISTS (
                 SELECT FROM "{{schema}}"."outbox" AS r WHERE r.topic = l.topic AND r.dedup_key = d.dedup_key) THEN d.dedup_key END
                 AS dedup_key,
             l.concurrency_key, l.key_limit, l.key_policy
         FROM (
-            SELECT l.*, row_number() OVER (PARTITION BY l.id ORDER BY l.source, l.ord) AS nth
+            SELECT l.*, row_number() OVER (PARTITION BY l.id ORDER BY l.source, l.ord) AS nth,
+                row_number() OVER (PARTITION BY l.id, l.topic ORDER BY l.source, l.ord) AS nth_of_topic
             FROM (
                 SELECT 1 AS source, k.key_seq AS ord, k.message_id AS id, k.due_at, k.appended_at AS created_at,
                     k.max_attempts, k.attempts, k.last_error, k.failed_at,
@@ -6959,8 +6982,8 @@ BEGIN
                 FROM "{{schema}}"."outbox_log_later" AS l) AS l) AS l
         CROSS JOIN LATERAL ( -- the clock of the server may have been put back, and plain SQL may write any time
             SELECT least(nullif(l.created_at, '-infinity'), clock_timestamp()) AS created_at) AS c
-        LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys) AS d (id, topic, dedup_key)
-            ON d.id = l.id AND d.topic = l.topic AND l.nth = 1
+        LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys, own.nths) AS d (id, topic, dedup_key, nth)
+            ON d.id = l.id AND d.topic = l.topic AND d.nth = l.nth_of_topic
         ORDER BY l.source, l.ord) AS r;
     GET DIAGNOSTICS moved = ROW_COUNT;
     IF own.moved <> cardinality(own.ids) THEN

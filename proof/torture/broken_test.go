@@ -198,9 +198,8 @@ var breakages = map[string]breakage{
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{
 			{"workqueue/announcer_awake.go",
-				`return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
-				`_ = fmt.Sprint(d.table.spec.channel(), payload)
-	return nil`},
+				`return d.exec(ctx, "SELECT "+d.table.spec.announcing().Notify("'"+payload+"'"))`,
+				"return nil"},
 		},
 		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
 	},

@@ -53,7 +53,7 @@ func (c *stepping) point(sql string) string {
 	case strings.HasPrefix(sql, "SELECT pg_advisory_unlock("):
 		c.phase = phaseFades
 		return pointReleases
-	case strings.HasPrefix(sql, "SELECT pg_notify("):
+	case strings.Contains(sql, "pg_notify("):
 		return c.announces()
 	case strings.Contains(sql, "FROM pg_locks"):
 		return c.inPhase(pointTakesOver, pointSamples)

@@ -13,6 +13,6 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify({{.Channel}}, 'cancel') IS NOT NULL ELSE true END
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN {{.Notify "cancel"}} IS NOT NULL ELSE true END
 )
 SELECT unnest(told.ids) AS id FROM told

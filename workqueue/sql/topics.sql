@@ -49,7 +49,7 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
-    PERFORM pg_catalog.pg_notify({{.Channel}}, '{{.TopicPayload}}');
+    PERFORM {{.Notify .TopicPayload}};
     RETURN NULL;
 END
 $txwork$;

@@ -32,10 +32,20 @@ type Table struct {
 	Lanes []string // its lanes' columns
 }
 
+// FullQueue is the share of the server's queue of notifications that is in use when no more are sent.
+const FullQueue = "0.9"
+
+// Notify sends a notification with an SQL expression as its payload, on the table's channel, unless the server's queue
+// is all but full, because some session that listens stays in a transaction. In a full queue the notification would
+// fail its transaction, and whatever that has written. Without it, work waits for a poll.
+func (t Table) Notify(payload string) string {
+	return "(CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) " + FullQueue +
+		" THEN pg_catalog.pg_notify('" + t.Name + "', " + payload + ") ELSE ''::pg_catalog.void END)"
+}
+
 // Rows notifies of rows that are due no earlier than a time, which is given as an SQL expression.
 func (t Table) Rows(due string) string {
-	return "pg_catalog.pg_notify('" + t.Name +
-		"', (extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
+	return t.Notify("(extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text")
 }
 
 // Folded is Rows for rows that a fold has released. The process that folded wakes its own workers without it, and it is
@@ -48,19 +58,19 @@ func (t Table) Note() string { return t.began(PayloadNote) }
 // External notifies of messages that are no rows of the table, with what an SQL expression tells of them. Its caller
 // bounds how often: no announcer does it for producers.
 func (t Table) External(what string) string {
-	return "pg_catalog.pg_notify('" + t.Name + "', pg_catalog.concat('" + PayloadExternal + "', " + what + "))"
+	return t.Notify("pg_catalog.concat('" + PayloadExternal + "', " + what + ")")
 }
 
 // began notifies with the start of the transaction as the payload.
 func (t Table) began(payload string) string {
-	return "pg_catalog.pg_notify('" + t.Name + "', pg_catalog.concat('" + payload +
-		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
+	return t.Notify("pg_catalog.concat('" + payload +
+		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)")
 }
 
 // Fronts is what a fold PERFORMs before [Table.Folded] if it has released rows by its argument fronts, see
 // workqueue.Fold: other processes move their claims back to where these rows are.
 func (t Table) Fronts() string {
-	return "pg_catalog.pg_notify('" + t.Name + "', pg_catalog.concat('" + PayloadFront + "', fronts))"
+	return t.Notify("pg_catalog.concat('" + PayloadFront + "', fronts)")
 }
 
 // Front is the earliest due time that a fold may give a row that it releases, by its argument fronts: just beyond the

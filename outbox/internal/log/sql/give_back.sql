@@ -128,9 +128,13 @@ DECLARE
     parked uuid[];
     ids uuid[];
     id_topics text[];
+    known uuid[]; -- parked messages whose dedup keys were looked for before the locks
+    unknown uuid[];
     topics text[];
     dedup_keys text[];
     holders uuid[];
+    freed tid[];
+    nths bigint[];
     moved bigint;
 BEGIN
     {{.RefusesMost "$1"}}
@@ -142,6 +146,10 @@ BEGIN
     {{.IdleBound "interval '1 second'"}}
     hindrance := {{.Named "back_hindrance"}}($1); -- before anybody has to wait
     IF own.hindrance IS NULL THEN
+        -- No index has the ids of dedup keys, and of a parked message no more is known.
+        known := ARRAY(SELECT k.message_id FROM {{.Parked}} AS k WHERE {{.GoesBack "k"}});
+        SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
+        FROM {{.Named "dedup"}} AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
         {{.LocksProducers}}
         PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM {{.Named "state"}} AS s) THEN
@@ -186,14 +194,28 @@ BEGIN
         JOIN {{.Log}} AS m ON m.xid = u.xid AND m.seq = u.seq
         UNION ALL SELECT k.message_id, k.topic FROM {{.Parked}} AS k WHERE k.id = ANY (own.parked)
         UNION ALL SELECT l.id, l.topic FROM {{.Named "later"}} AS l) AS m;
-    WITH freed AS ( -- and not the keys of messages of other topics that have the same ids
-        DELETE FROM {{.Named "dedup"}} AS d
-        WHERE d.id = ANY (own.ids) AND EXISTS (
-            SELECT FROM unnest(own.ids, own.id_topics) AS u (id, topic) WHERE u.id = d.id AND u.topic = d.topic)
-        RETURNING d.*
-    )
-    SELECT array_agg(f.topic), array_agg(f.dedup_key), array_agg(f.id) INTO own.topics, own.dedup_keys, own.holders
-    FROM freed AS f;
+    -- A message of the log has the xid of its dedup key. Ids need not be unique: a topic frees as many keys of an id as
+    -- it has messages of it.
+    unknown := ARRAY(SELECT k.message_id FROM {{.Parked}} AS k
+        WHERE k.id = ANY (own.parked) AND k.message_id <> ALL (own.known));
+    SELECT array_agg(h.at), array_agg(h.topic), array_agg(h.dedup_key), array_agg(h.id), array_agg(h.nth)
+    INTO own.freed, own.topics, own.dedup_keys, own.holders, own.nths
+    FROM (
+        SELECT d.ctid AS at, d.*,
+            row_number() OVER (PARTITION BY d.id, d.topic ORDER BY d.xid DESC, d.dedup_key) AS nth
+        FROM {{.Named "dedup"}} AS d
+        WHERE d.ctid = ANY (
+            ARRAY(SELECT d.ctid FROM {{.Named "dedup"}} AS d WHERE d.xid = ANY (own.xids))
+            || ARRAY(SELECT d.ctid FROM unnest(own.topics, own.dedup_keys) AS k (topic, dedup_key)
+                JOIN {{.Named "dedup"}} AS d ON d.topic = k.topic AND d.dedup_key = k.dedup_key)
+            || ARRAY(SELECT d.ctid FROM {{.Named "later"}} AS l
+                JOIN {{.Named "dedup"}} AS d ON d.topic = l.topic AND d.dedup_key = l.dedup_key)
+            || ARRAY(SELECT d.ctid FROM {{.Named "dedup"}} AS d
+                WHERE cardinality(own.unknown) > 0 AND d.id = ANY (own.unknown)))) AS h
+    JOIN (
+        SELECT u.id, u.topic, count(*) AS n FROM unnest(own.ids, own.id_topics) AS u (id, topic)
+        GROUP BY u.id, u.topic) AS w ON w.id = h.id AND w.topic = h.topic AND h.nth <= w.n;
+    DELETE FROM {{.Named "dedup"}} AS d WHERE d.ctid = ANY (own.freed);
 
     UPDATE {{.Named "state"}} AS s SET successor = NULL, switched_at = NULL;
     {{.Switches "rows"}}
@@ -214,12 +236,13 @@ BEGIN
             CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - '{{.Permanent}}' ELSE l.headers END
                 AS headers,
             l.retry, l.topic, l.key, l.payload,
-            CASE WHEN l.nth = 1 AND NOT EXISTS (
+            CASE WHEN NOT EXISTS (
                 SELECT FROM {{.Rows}} AS r WHERE r.topic = l.topic AND r.dedup_key = d.dedup_key) THEN d.dedup_key END
                 AS dedup_key,
             l.concurrency_key, l.key_limit, l.key_policy
         FROM (
-            SELECT l.*, row_number() OVER (PARTITION BY l.id ORDER BY l.source, l.ord) AS nth
+            SELECT l.*, row_number() OVER (PARTITION BY l.id ORDER BY l.source, l.ord) AS nth,
+                row_number() OVER (PARTITION BY l.id, l.topic ORDER BY l.source, l.ord) AS nth_of_topic
             FROM (
                 SELECT 1 AS source, k.key_seq AS ord, k.message_id AS id, k.due_at, k.appended_at AS created_at,
                     k.max_attempts, k.attempts, k.last_error, k.failed_at,
@@ -243,8 +266,8 @@ BEGIN
                 FROM {{.Named "later"}} AS l) AS l) AS l
         CROSS JOIN LATERAL ( -- the clock of the server may have been put back, and plain SQL may write any time
             SELECT least(nullif(l.created_at, '-infinity'), clock_timestamp()) AS created_at) AS c
-        LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys) AS d (id, topic, dedup_key)
-            ON d.id = l.id AND d.topic = l.topic AND l.nth = 1
+        LEFT JOIN unnest(own.holders, own.topics, own.dedup_keys, own.nths) AS d (id, topic, dedup_key, nth)
+            ON d.id = l.id AND d.topic = l.topic AND d.nth = l.nth_of_topic
         ORDER BY l.source, l.ord) AS r;
     GET DIAGNOSTICS moved = ROW_COUNT;
     IF own.moved <> cardinality(own.ids) THEN

@@ -13,6 +13,6 @@ WITH changed AS (
 ), told AS (
     SELECT pg_catalog.array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN pg_catalog.bool_or(changed.status = 1) THEN pg_catalog.pg_notify('billing.invoices', 'cancel') IS NOT NULL ELSE true END
+    HAVING CASE WHEN pg_catalog.bool_or(changed.status = 1) THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('billing.invoices', 'cancel') ELSE ''::pg_catalog.void END) IS NOT NULL ELSE true END
 )
 SELECT pg_catalog.unnest(told.ids) AS id FROM told;

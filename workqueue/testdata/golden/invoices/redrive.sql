@@ -19,6 +19,6 @@ WITH changed AS (
 ), told AS (
     SELECT pg_catalog.array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN pg_catalog.count(*) > 0 THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN pg_catalog.count(*) > 0 THEN (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 )
 SELECT pg_catalog.unnest(told.ids) AS id FROM told;

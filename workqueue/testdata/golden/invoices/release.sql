@@ -13,6 +13,6 @@ WITH changed AS (
         CASE WHEN t.status = 0 THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN pg_catalog.min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN pg_catalog.min(changed.back) IS NULL THEN true ELSE (CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.9 THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) ELSE ''::pg_catalog.void END) IS NOT NULL END
 )
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told;
