@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -41,15 +42,15 @@ type fixture struct {
 // sees the state that they leave.
 func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t, pgtest.Reused)
 	o := outbox.Options{
-		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
 	}
 	for _, change := range configure {
 		change(&o)
 	}
+	db := pgtest.New(t, pgtest.ReusedFor(fmt.Sprint(o.Storage)))
+	o.Schema = db.Schema
 	box, err := outbox.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +59,13 @@ func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	up, _, err := box.DDL()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Storage == outbox.MoveToLog { // which begins with rows
+		rows, _, err := outbox.DDL(o.Schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up += rows
 	}
 	f.Define(t, up)
 	return f
