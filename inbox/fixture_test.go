@@ -36,7 +36,7 @@ type fixture struct {
 // sees the state that they leave.
 func newInbox(t *testing.T, configure ...func(*inbox.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	o := inbox.Options{
 		Schema:      db.Schema,
 		DedupWindow: 7 * day,

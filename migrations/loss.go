@@ -103,10 +103,10 @@ func alterLosses(table, what string) (all []loss, known bool) {
 	return all, true
 }
 
-var filledTable = regexp.MustCompile(`(?m)^INSERT INTO "[^"]+"\."([^"]+)"`)
+var filledTable = regexp.MustCompile(`\nINSERT INTO "[^"]+"\."([^"]+)"`)
 
 // fills tells whether the migration itself writes rows of a table, so that they are made again with it.
 func (m migration) fills(table string) bool {
-	filled := filledTable.FindAllStringSubmatch(m.up, -1)
+	filled := filledTable.FindAllStringSubmatch("\n"+m.up, -1)
 	return slices.ContainsFunc(filled, func(f []string) bool { return f[1] == table })
 }

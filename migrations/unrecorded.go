@@ -16,14 +16,15 @@ import (
 // What a migration has made may be there although the table of versions does not record it: if somebody dropped that
 // table, or restored the others without it. Then the migration cannot be applied again, and has to be recorded.
 
-// marking finds the comments with which a migration gives tables their versions.
-var marking = regexp.MustCompile(`(?m)^COMMENT ON TABLE "[^"]+"\."([^"]+)" IS '(txwork [^']*)`)
+// marking finds the comments with which a migration gives tables their versions. It begins with plain text, which is
+// found much faster than the beginning of a line.
+var marking = regexp.MustCompile(`\nCOMMENT ON TABLE "[^"]+"\."([^"]+)" IS '(txwork [^']*)`)
 
 // evident tells whether tables show that the migration was applied. A migration raises the version of what it changes
 // in its own transaction, so one table is enough: what is missing beside it was dropped later. One that builds an index
 // has no transaction, and is resumed if it was not recorded, unless a later one has raised the version since.
 func (m migration) evident(marks map[string]mark.Mark) bool {
-	return slices.ContainsFunc(marking.FindAllStringSubmatch(m.up, -1), func(found []string) bool {
+	return slices.ContainsFunc(marking.FindAllStringSubmatch("\n"+m.up, -1), func(found []string) bool {
 		gives, is := mark.Parse(found[2])
 		have, exists := marks[found[1]]
 		return is && exists && have.Core.Is >= gives.Core.Is && have.Table.Is >= gives.Table.Is &&

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -41,19 +42,24 @@ type fixture struct {
 // sees the state that they leave.
 func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	t.Helper()
-	return newOutboxIn(t, pgtest.New(t, pgtest.Reused), configure...)
+	o := options(configure...)
+	return newOutboxIn(t, pgtest.New(t, pgtest.ReusedFor(fmt.Sprint(o.Storage))), o)
 }
 
-func newOutboxIn(t *testing.T, db *pgtest.DB, configure ...func(*outbox.Options)) *fixture {
-	t.Helper()
+func options(configure ...func(*outbox.Options)) outbox.Options {
 	o := outbox.Options{
-		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
 	}
 	for _, change := range configure {
 		change(&o)
 	}
+	return o
+}
+
+func newOutboxIn(t *testing.T, db *pgtest.DB, o outbox.Options) *fixture {
+	t.Helper()
+	o.Schema = db.Schema
 	box, err := outbox.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +68,13 @@ func newOutboxIn(t *testing.T, db *pgtest.DB, configure ...func(*outbox.Options)
 	up, _, err := box.DDL()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Storage == outbox.MoveToLog { // which begins with rows
+		rows, _, err := outbox.DDL(o.Schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up += rows
 	}
 	f.Define(t, up)
 	return f

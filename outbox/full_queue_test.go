@@ -93,12 +93,12 @@ func TestAFullNotificationQueue(t *testing.T) {
 	polls := workqueue.WorkerOptions{PollInterval: 100 * time.Millisecond}
 	for name, storage := range map[string]outbox.Storage{"rows": outbox.Rows, "log": outbox.Log} {
 		t.Run(name, func(t *testing.T) {
-			f := newOutboxIn(t, pgschema.New(t, q.URL()), func(o *outbox.Options) {
+			f := newOutboxIn(t, pgschema.New(t, q.URL()), options(func(o *outbox.Options) {
 				o.Storage = storage
 				if o.Retry = (workqueue.Retry{}); storage == outbox.Rows {
 					o.Retry = workqueue.Retry{Growth: workqueue.Constant, Base: time.Second, Cap: time.Second}
 				}
-			})
+			}))
 			const all = 4
 			delivered := make(chan string, 2*all)
 			register := func(r *outbox.Relay) {

@@ -131,11 +131,7 @@ func TestAMoveWithoutATableOfRows(t *testing.T) {
 	t.Parallel()
 	f := newMoving(t)
 	f.move()
-	_, down, err := outbox.DDL(f.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.exec(down)
+	f.dropRows()
 	unique := outbox.Message{Topic: "t", DedupKey: "k"}
 	if got := f.send(f.box, unique, unique); got[0].Duplicate || !got[1].Duplicate {
 		t.Errorf("messages of the log: %+v", got)
@@ -144,17 +140,28 @@ func TestAMoveWithoutATableOfRows(t *testing.T) {
 		t.Errorf("state: %+v", s)
 	}
 
-	f = newLog(t, func(o *outbox.Options) { o.Storage = outbox.MoveToLog })
+	f = newMoving(t)
+	f.dropRows()
 	if s := f.moveState(); s.Stage != outbox.BeforeMove || !strings.Contains(s.Hindrance, "no outbox of rows") {
 		t.Errorf("without rows: %+v", s)
 	}
-	_, err = f.box.Move(t.Context(), f.Pool, outbox.MoveOptions{Subscription: "main"})
+	_, err := f.box.Move(t.Context(), f.Pool, outbox.MoveOptions{Subscription: "main"})
 	f.refusedWith("a move without rows", err, "55000")
 	err = pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
 		_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), inKey("k", "1"))
 		return err
 	})
 	f.refusedWith("a producer that does not know where to write", err, "55000")
+}
+
+// dropRows drops the table of rows.
+func (f *fixture) dropRows() {
+	f.Helper()
+	_, down, err := outbox.DDL(f.Schema)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.exec(down)
 }
 
 // A transaction moves not many more rows than it was told, or one key as a whole.

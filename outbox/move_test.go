@@ -22,13 +22,7 @@ import (
 // MoveToLog.
 func newMoving(t *testing.T) *fixture {
 	t.Helper()
-	f := newLog(t, func(o *outbox.Options) { o.Storage, o.Ordering = outbox.MoveToLog, outbox.PerKey })
-	up, _, err := outbox.DDL(f.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Define(t, up)
-	return f
+	return newLog(t, func(o *outbox.Options) { o.Storage, o.Ordering = outbox.MoveToLog, outbox.PerKey })
 }
 
 // opened is the outbox as others have opened it.

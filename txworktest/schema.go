@@ -40,7 +40,7 @@ type DB struct {
 // The functions in configure change the pool's configuration before the pool is made.
 func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
-	test := pgschema.NewReused(t, url, configure...)
+	test := pgschema.NewReused(t, url, "", configure...)
 	text, err := migrations.SQL(migrations.FileOptions{Schema: test.Schema})
 	if err != nil {
 		t.Fatalf("txworktest: %v", err)

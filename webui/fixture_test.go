@@ -44,14 +44,13 @@ type site struct {
 // newSite serves the tables of the migrations, and one of the application's own.
 func newSite(t *testing.T, configure ...func(*webui.Config)) *site {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	text, err := migrations.SQL(migrations.FileOptions{Schema: db.Schema})
 	must(t, err)
-	db.Define(t, text)
 	own, err := migrations.DDL(workqueue.Spec{Schema: db.Schema, Table: "postcards", Columns: []workqueue.Column{
 		{Name: "address", Type: "text", NotNull: true}, {Name: "page", Type: "jsonb"}}})
 	must(t, err)
-	db.Define(t, strings.Split(strings.Split(own, "-- +goose Down")[0], "-- +goose Up")[1])
+	db.Define(t, text+strings.Split(strings.Split(own, "-- +goose Down")[0], "-- +goose Up")[1])
 	return serve(t, db, configure...)
 }
 

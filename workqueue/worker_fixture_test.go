@@ -38,6 +38,7 @@ type rig struct {
 	*testing.T
 	URL    string
 	Schema string
+	db     *pgtest.DB
 	Spec   workqueue.Spec
 	Pool   *pgxpool.Pool // the application's
 	Eyes   *pgxpool.Pool // the test's own view, which no handler can starve
@@ -63,25 +64,29 @@ var (
 // newRig creates a table in a schema of its own on the shared server.
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
-	db := pgtest.New(t)
-	r := openRig(t, db.URL, db.Schema, o)
-	db.Define(t, r.ddl())
+	spec := noteSpec("notes")
+	if o.spec != nil {
+		o.spec(&spec)
+	}
+	db := pgtest.New(t, pgtest.ReusedFor(ddl(t, spec)))
+	r := openRig(t, db, o)
+	db.Define(t, ddl(t, r.Spec))
 	return r
 }
 
 // rigOn creates the table in a schema that exists, on any server.
 func rigOn(t *testing.T, url, schema string, o rigOptions) *rig {
 	t.Helper()
-	r := openRig(t, url, schema, o)
-	r.exec(r.ddl())
+	r := openRig(t, &pgtest.DB{Schema: schema, URL: url}, o)
+	r.exec(ddl(t, r.Spec))
 	return r
 }
 
 // openRig opens a table that is yet to be created.
-func openRig(t *testing.T, url, schema string, o rigOptions) *rig {
+func openRig(t *testing.T, db *pgtest.DB, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{T: t, URL: url, Schema: schema, Events: &eventLog{}, Logs: &logBuffer{}}
-	r.Spec = noteSpec(schema)
+	r := &rig{T: t, db: db, URL: db.URL, Schema: db.Schema, Events: &eventLog{}, Logs: &logBuffer{}}
+	r.Spec = noteSpec(db.Schema)
 	if o.spec != nil {
 		o.spec(&r.Spec)
 	}
@@ -100,11 +105,11 @@ func openRig(t *testing.T, url, schema string, o rigOptions) *rig {
 	return r
 }
 
-func (r *rig) ddl() string {
-	r.Helper()
-	up, _, err := r.Spec.DDL()
+func ddl(t *testing.T, spec workqueue.Spec) string {
+	t.Helper()
+	up, _, err := spec.DDL()
 	if err != nil {
-		r.Fatal(err)
+		t.Fatal(err)
 	}
 	return up
 }
@@ -140,6 +145,7 @@ func (r *rig) openPool(configure func(*pgxpool.Config)) *pgxpool.Pool {
 		r.Fatal(err)
 	}
 	config.MaxConns = 8
+	r.db.Watch(config)
 	if configure != nil {
 		configure(config)
 	}

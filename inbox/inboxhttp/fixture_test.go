@@ -37,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	box, err := inbox.Open(inbox.Options{
 		Schema: db.Schema, DedupWindow: 7 * 24 * time.Hour,
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},

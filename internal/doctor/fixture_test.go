@@ -92,7 +92,7 @@ func newServerWard(t *testing.T, o localpg.Options, domains ...migrations.Domain
 
 func openWard(t *testing.T, url string) *ward {
 	t.Helper()
-	w := &ward{T: t, DB: pgschema.NewReused(t, url)}
+	w := &ward{T: t, DB: pgschema.NewReused(t, url, "")}
 	var err error
 	w.box, err = outbox.Open(outbox.Options{Schema: w.Schema, Ordering: outbox.PerKey, Telemetry: silent})
 	must(t, err)

@@ -118,7 +118,8 @@ var serverURL = sync.OnceValues(func() (string, error) {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url, nil
 	}
-	server, err := localpg.Start(context.Background(), localpg.Options{})
+	// PostgreSQL overestimates queries of tables without statistics, such as those of tests, and would compile them.
+	server, err := localpg.Start(context.Background(), localpg.Options{Settings: map[string]string{"jit": "off"}})
 	if err != nil {
 		return "", err
 	}

@@ -15,20 +15,23 @@ import (
 
 // NewReused is like [New], but may return the schema of an earlier test of this process: [DB.Define] must be called
 // before anything else, and then finds its objects made if that test gave it the same statements. Creating and dropping
-// the tables of all domains costs about a tenth of a second of processor time, emptying them a tenth of that.
+// the tables of all domains costs about a fifth of a second of processor time, emptying them a tenth of that.
 //
 // A schema is given to another test only if that one cannot tell the difference: the earlier test passed, since Define
 // no object of the schema has been created, changed, dropped, analyzed, granted or commented on, and no session is
 // left that used the schema last. The tables then have the rows that Define gave them. Otherwise the schema is dropped,
 // as it is by New. No schema is reused on a server that outlives the process, where nobody would drop it in the end.
-func NewReused(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
+//
+// A test gets the schema of a test with the same tables, which may be any text, since what such tests define is likely
+// to be the same.
+func NewReused(t testing.TB, server, tables string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	if private := privateURL.Load(); private == nil || *private != server {
 		return New(t, server, configure...)
 	}
-	r := takeKept()
+	r := takeKept(tables)
 	if r == nil {
-		r = &reusable{schema: create(t, server)}
+		r = &reusable{schema: create(t, server), tables: tables}
 	}
 	t.Cleanup(func() {
 		if !t.Failed() && r.reset(server) {
@@ -45,6 +48,7 @@ func NewReused(t testing.TB, server string, configure ...func(*pgxpool.Config)) 
 // reusable is a schema, and what [DB.Define] made in it.
 type reusable struct {
 	schema     string
+	tables     string            // see NewReused
 	statements string            // "" before Define
 	defined    bool              // Define was called by the current test
 	objects    string            // tells whether an object has changed
@@ -55,28 +59,36 @@ type reusable struct {
 	sessions []int32 // process IDs of the sessions that the current test's pool has opened
 }
 
-// kept are the schemas for later tests. They are taken in turn, so that sessions of the last test have time to end.
-var kept struct {
+// kept are the schemas for later tests, by their tables. They are taken in turn, so that sessions of the last test have
+// time to end.
+var kept = struct {
 	sync.Mutex
-	schemas []*reusable
-}
+	schemas map[string][]*reusable
+}{schemas: map[string][]*reusable{}}
 
-func takeKept() *reusable {
+func takeKept(tables string) *reusable {
 	kept.Lock()
 	defer kept.Unlock()
-	if len(kept.schemas) == 0 {
+	schemas := kept.schemas[tables]
+	if len(schemas) == 0 {
 		return nil
 	}
-	first := kept.schemas[0]
-	kept.schemas = kept.schemas[1:]
-	return first
+	kept.schemas[tables] = schemas[1:]
+	return schemas[0]
 }
 
 func keep(r *reusable) {
 	kept.Lock()
 	defer kept.Unlock()
 	r.defined, r.sessions = false, nil
-	kept.schemas = append(kept.schemas, r)
+	kept.schemas[r.tables] = append(kept.schemas[r.tables], r)
+}
+
+// Watch lets a schema be reused only when the sessions of another pool have ended.
+func (db *DB) Watch(c *pgxpool.Config) {
+	if db.reusable != nil {
+		db.reusable.watch(c)
+	}
 }
 
 // watch records the sessions of a pool.

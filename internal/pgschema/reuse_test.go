@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgschema"
@@ -28,8 +29,14 @@ const shop = `
 // each gets what the last one left.
 func reuse(t *testing.T, statements string, test func(*testing.T, *pgschema.DB)) (schema string) {
 	t.Helper()
+	return reuseFor(t, "", statements, test)
+}
+
+// reuseFor is reuse, for a test of these tables.
+func reuseFor(t *testing.T, tables, statements string, test func(*testing.T, *pgschema.DB)) (schema string) {
+	t.Helper()
 	t.Run("", func(t *testing.T) {
-		db := pgschema.NewReused(t, pgschema.Server(t))
+		db := pgschema.NewReused(t, pgschema.Server(t), tables)
 		db.Define(t, statements)
 		schema = db.Schema
 		test(t, db)
@@ -144,6 +151,42 @@ func TestAChangedSchemaIsNotReused(t *testing.T) {
 	}
 }
 
+// Tests of other tables do not take a schema from each other, which would have to be dropped and created each time.
+func TestASchemaIsReusedForTheSameTables(t *testing.T) {
+	privateServer(t)
+	none := func(*testing.T, *pgschema.DB) {}
+	first := reuseFor(t, "shop", shop, none)
+	if reuseFor(t, "bare", "CREATE TABLE bare ()", none) == first {
+		t.Error("the schema was taken for other tables")
+	}
+	if second := reuseFor(t, "shop", shop, wantNewShop); second != first {
+		t.Error("the schema was not reused")
+	}
+}
+
+// The pools that a test opens itself may have a session that the server has not ended yet, too.
+func TestASchemaThatAnotherPoolUsesIsNotReused(t *testing.T) {
+	privateServer(t)
+	var pool *pgxpool.Pool
+	first := reuse(t, shop, func(t *testing.T, db *pgschema.DB) {
+		config, err := pgxpool.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Watch(config)
+		if pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer pool.Close()
+	if second := reuse(t, shop, wantNewShop); second == first {
+		t.Error("the schema was reused")
+	}
+}
+
 func TestWhatIsDefinedLaterIsNotReused(t *testing.T) {
 	privateServer(t)
 	first := reuse(t, shop, func(t *testing.T, db *pgschema.DB) { db.Define(t, "CREATE TABLE more ()") })
@@ -177,7 +220,7 @@ func TestNoSchemaIsReusedOnAServerThatOutlivesTheProcess(t *testing.T) {
 	}
 	t.Cleanup(func() { other.Stop() })
 	t.Run("", func(t *testing.T) {
-		db := pgschema.NewReused(t, other.URL())
+		db := pgschema.NewReused(t, other.URL(), "")
 		db.Define(t, shop)
 	})
 	check := pgschema.New(t, other.URL())

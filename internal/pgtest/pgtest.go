@@ -27,6 +27,7 @@ type Option func(*settings)
 
 type settings struct {
 	reuse         bool
+	tables        string
 	configurePool []func(*pgxpool.Config)
 }
 
@@ -46,12 +47,18 @@ func WithPool(configure func(*pgxpool.Config)) Option {
 // [pgschema.NewReused].
 func Reused(s *settings) { s.reuse = true }
 
+// ReusedFor is Reused for packages whose tests define different tables: New returns the schema of a test with the same
+// ones, of which the text says something.
+func ReusedFor(tables string) Option {
+	return func(s *settings) { s.reuse, s.tables = true, tables }
+}
+
 // New creates a schema with a unique name. When the test ends, the pool is closed and the schema is dropped with
 // everything in it.
 func New(t testing.TB, options ...Option) *DB {
 	t.Helper()
-	if collect(options).reuse {
-		return pgschema.NewReused(t, URL(t), configured(t, options)...)
+	if s := collect(options); s.reuse {
+		return pgschema.NewReused(t, URL(t), s.tables, configured(t, options)...)
 	}
 	return pgschema.New(t, URL(t), configured(t, options)...)
 }
@@ -59,7 +66,7 @@ func New(t testing.TB, options ...Option) *DB {
 // NewPool opens another pool on the schema of a test. It is closed when the test ends.
 func NewPool(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	t.Helper()
-	return pgschema.NewPool(t, db.URL, configured(t, options)...)
+	return pgschema.NewPool(t, db.URL, append(configured(t, options), db.Watch)...)
 }
 
 // Direct is a pool on the schema of a test that connects to the server itself, in pgx's default mode. It is db.Pool
@@ -69,5 +76,5 @@ func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	if os.Getenv(ExecModeEnv) == "" && os.Getenv(PoolerEnv) == "" {
 		return db.Pool
 	}
-	return pgschema.NewPool(t, db.URL, collect(options).configurePool...)
+	return pgschema.NewPool(t, db.URL, append(collect(options).configurePool, db.Watch)...)
 }

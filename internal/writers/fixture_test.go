@@ -44,7 +44,7 @@ type handled struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
-	f := &fixture{T: t, db: pgtest.New(t), handled: &handled{}}
+	f := &fixture{T: t, db: pgtest.New(t, pgtest.Reused), handled: &handled{}}
 	text, err := migrations.SQL(migrations.FileOptions{Schema: f.db.Schema})
 	f.ok(err)
 	f.db.Define(t, text)

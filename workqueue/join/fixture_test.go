@@ -49,7 +49,7 @@ type fixture struct {
 
 func newFixture(t testing.TB, configure ...func(*workqueue.Spec)) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	spec := stepSpec(db.Schema)
 	for _, change := range configure {
 		change(&spec)

@@ -28,7 +28,7 @@ type fixture struct {
 
 func newPlan(t *testing.T, configure ...func(*periodic.Options)) *fixture {
 	t.Helper()
-	f := &fixture{T: t, DB: pgtest.New(t)}
+	f := &fixture{T: t, DB: pgtest.New(t, pgtest.Reused)}
 	f.plan = openPlan(t, f.Schema, configure...)
 	f.table = f.plan.Table().Name()
 	up, _, err := periodic.DDL(f.Schema, "runs_schedule")
