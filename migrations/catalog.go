@@ -60,7 +60,13 @@ func readCatalog(ctx context.Context, tx pgx.Tx, schema string) (c catalog, err 
 	if err != nil {
 		return catalog{}, err
 	}
-	c.objects, err = pgx.CollectRows(rows, pgx.RowToStructByPos[object])
+	c.objects, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o object, err error) {
+		var body *string
+		if err = row.Scan(&o.Kind, &o.Parent, &o.Name, &o.Facts, &body); body != nil {
+			o.Facts["body"] = *body
+		}
+		return o, err
+	})
 	return c, err
 }
 

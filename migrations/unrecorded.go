@@ -35,10 +35,9 @@ func (m migration) evident(marks map[string]mark.Mark) bool {
 // unrecorded returns those of the chosen migrations that were applied and are not recorded.
 func (s state) unrecorded(chosen []migration, marks map[string]mark.Mark) []migration {
 	recorded := s.applied(chosen)
-	return slices.DeleteFunc(slices.Clone(chosen), func(one migration) bool {
-		return !one.evident(marks) || slices.ContainsFunc(recorded, func(r migration) bool {
-			return r.version == one.version
-		})
+	return slices.DeleteFunc(slices.Clone(chosen), func(one migration) bool { // the text is read of few, if of any
+		return slices.ContainsFunc(recorded, func(r migration) bool { return r.version == one.version }) ||
+			!one.evident(marks)
 	})
 }
 

@@ -13,7 +13,7 @@ func TestDifferencesThatNobodyLookedFor(t *testing.T) {
 		p := maintenancePage{All: true}
 		p.differences(&reading{ExaminedAt: time.Now(), Problem: problem})
 		var page strings.Builder
-		if err := pages["maintenance.html"].ExecuteTemplate(&page, "content", frame{Data: p}); err != nil {
+		if err := pages()["maintenance.html"].ExecuteTemplate(&page, "content", frame{Data: p}); err != nil {
 			t.Fatal(err)
 		}
 		text := page.String()

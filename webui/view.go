@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"sync"
 
 	"github.com/txwork/txwork/internal/postgres"
 )
@@ -17,8 +18,8 @@ import (
 //go:embed pages/*.html
 var pageFiles embed.FS
 
-// pages are the templates by name, each with the layout.
-var pages = parsePages()
+// pages are the templates by name, each with the layout. Most programs that contain this package show none.
+var pages = sync.OnceValue(parsePages)
 
 func parsePages() map[string]*template.Template {
 	shared := []string{"pages/layout.html", "pages/charts.html", "pages/lists.html"}
@@ -81,7 +82,7 @@ func (r *request) frame(v view) frame {
 // render renders what is below the head of a page.
 func (r *request) render(v view) (template.HTML, error) {
 	var b bytes.Buffer
-	err := pages[v.page].ExecuteTemplate(&b, "content", r.frame(v))
+	err := pages()[v.page].ExecuteTemplate(&b, "content", r.frame(v))
 	return template.HTML(b.String()), err
 }
 
@@ -98,7 +99,7 @@ func (r *request) show(w http.ResponseWriter, v view) {
 		v.content, err = r.render(v)
 	}
 	if err == nil {
-		err = pages[v.page].Execute(&b, r.frame(v))
+		err = pages()[v.page].Execute(&b, r.frame(v))
 	}
 	if err != nil {
 		r.handler.Logger.ErrorContext(r.Context(), "dashboard: rendering a page failed", "page", v.page, "error", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/txwork/txwork/internal/header"
@@ -18,14 +19,16 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).Funcs(template.FuncMap{
-	"newID": func() string { return sqltext.NewID },
-	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
-	// A row that was cancelled keeps the reason, whatever its handler returns.
-	"reason": func(otherwise string) string {
-		return "CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE " + otherwise + " END"
-	},
-}).ParseFS(sqlFiles, "sql/*.sql"))
+var sqlTemplates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).Funcs(template.FuncMap{
+		"newID": func() string { return sqltext.NewID },
+		"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
+		// A row that was cancelled keeps the reason, whatever its handler returns.
+		"reason": func(otherwise string) string {
+			return "CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE " + otherwise + " END"
+		},
+	}).ParseFS(sqlFiles, "sql/*.sql"))
+})
 
 // retryBranch has the arguments of retry_or_fail.sql: the condition under which a row's attempts are used up, and when
 // it is due otherwise; empty: when it was.
@@ -360,7 +363,7 @@ func (v view) execute(file string, data any) string { return v.template(file+".s
 
 func (view) template(name string, data any) string {
 	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, name, data); err != nil {
+	if err := sqlTemplates().ExecuteTemplate(&b, name, data); err != nil {
 		panic(err)
 	}
 	return strings.TrimSpace(b.String())

@@ -97,12 +97,18 @@ var backlogChecks = []check{
 	},
 }
 
-// queueRules returns the rules of the table's queues, by name.
+// queueRules returns the rules of the table's queues, by name. They are read once.
 func (x *examination) queueRules(ctx context.Context, t *table) (map[string]survey.QueueRule, error) {
+	if t.rules != nil {
+		return t.rules, nil
+	}
 	list, err := survey.QueueRules(ctx, x.reader(), &t.Facts, maxSample)
 	rules := make(map[string]survey.QueueRule, len(list))
 	for _, q := range list {
 		rules[q.Name] = q
+	}
+	if err == nil {
+		t.rules = rules
 	}
 	return rules, err
 }

@@ -46,7 +46,8 @@ type table struct {
 	heads     []survey.Head
 	headsErr  error
 	headsRead bool
-	long      time.Duration // what Head.Long counts
+	rules     map[string]survey.QueueRule // once they were read
+	long      time.Duration               // what Head.Long counts
 	rates     *survey.Rates
 	aside     *asideTopics
 	suspects  *suspects

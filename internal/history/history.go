@@ -15,11 +15,12 @@ const (
 	MaxLanes = 100
 	Other    = "_OTHER"
 
-	buckets = 64 // the last but one ends after 18 days
+	// Buckets are how many there are. The last but one ends after 18 days.
+	Buckets = 64
 )
 
 // bounds are where buckets end. They double every two buckets, so a percentile is at most 41 % too high.
-var bounds = func() (all [buckets - 1]time.Duration) {
+var bounds = func() (all [Buckets - 1]time.Duration) {
 	for i := range all {
 		all[i] = time.Duration(float64(time.Millisecond) * math.Pow(2, float64(i)/2))
 	}
@@ -120,7 +121,7 @@ type Counts struct {
 
 type lane struct {
 	outcomes    [outcomes]atomic.Int64
-	waits, runs [buckets]atomic.Int64
+	waits, runs [Buckets]atomic.Int64
 }
 
 // Settled counts a row.
@@ -198,8 +199,8 @@ func (c *Counts) Take(table string) (rows []Row) {
 }
 
 // take returns the counts up to the last that is not 0.
-func take(counts *[buckets]atomic.Int64) []int64 {
-	var all [buckets]int64
+func take(counts *[Buckets]atomic.Int64) []int64 {
+	var all [Buckets]int64
 	used := 0
 	for i := range counts {
 		if all[i] = counts[i].Swap(0); all[i] > 0 {

@@ -26,10 +26,23 @@ type Head struct {
 
 // Heads returns the heads of all lanes. If these do not show all due rows, it looks once more at up to [RunningRows],
 // so that rows in progress are found behind many that are ready. If there is no time for that, the first look counts.
+// In a table without lanes the second is made first, and the other one if there was no time for it.
 func Heads(ctx context.Context, r Reader, f *Facts, a Asked) ([]Head, error) {
-	return fill(f, f.MaxRunning(), func(f *Facts) ([]Head, error) {
+	read := func(f *Facts) ([]Head, error) {
 		return rows[Head](ctx, r, "heads", f, a.Expired.Seconds(), a.Long.Seconds(), a.Within.Seconds())
-	})
+	}
+	if len(f.LaneNames) > 0 {
+		return fill(f, f.MaxRunning(), read)
+	}
+	all := *f
+	all.LaneRows = f.MaxRunning()
+	heads, err := read(&all)
+	if tooSlow(err) {
+		all.LaneRows = f.HeadRows
+		heads, err = read(&all)
+	}
+	all.cut(heads)
+	return heads, err
 }
 
 // Asked says which rows of a [Head] are counted.
@@ -57,11 +70,17 @@ func fill(f *Facts, total int, read func(*Facts) ([]Head, error)) ([]Head, error
 		return heads, nil
 	}
 	all, err := read(&again)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "57014" {
+	if tooSlow(err) {
 		return heads, nil
 	}
 	again.cut(all)
 	return all, err
+}
+
+// tooSlow tells whether a statement has reached its limit.
+func tooSlow(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "57014"
 }
 
 // share is how many rows are read of each of so many lanes.

@@ -57,7 +57,7 @@ func (l HistoryLine) Rates() (claimed, ended float64, known bool) {
 // Claimed is how many rows handlers have begun with.
 func (p HistoryPoint) Claimed() int64 { return history.Sum(p.Waits) }
 
-// A historyRow is one of the table, the first of which has no table.
+// A historyRow is one of the table, or several of a lane added up. The first has no table.
 type historyRow struct {
 	Upto                                                   time.Time
 	Table, Lane                                            *string
@@ -65,6 +65,7 @@ type historyRow struct {
 	Done, Retried, Dead, Snoozed, Cancelled, Lost, Expired int64
 	Enqueued                                               *int64
 	Waits, Runs                                            []int64
+	Stored                                                 int64 // how many rows of the table it is
 }
 
 // History reads the lines of a range, by table and lane, those of whole tables first. There is none if the schema has
@@ -78,12 +79,23 @@ func History(ctx context.Context, r Reader, schema string, h HistoryRange) (line
 	if h.Hours {
 		stored = time.Hour
 	}
-	all, err := rows[historyRow](ctx, r, "history", table, h.Tables, h.Lane, int64(h.Length.Seconds()),
+	of := struct {
+		Table   string
+		Buckets int // how many are added up
+	}{Table: table}
+	if h.Step == h.Length {
+		of.Buckets = history.Buckets
+	}
+	all, err := rows[historyRow](ctx, r, "history", of, h.Tables, h.Lane, int64(h.Length.Seconds()),
 		int64(h.Step.Seconds()), h.Now, int(stored.Seconds()))
 	if err != nil || len(all) == 0 {
 		return nil, false, err
 	}
-	return h.lines(all), len(all) > 20_000, nil
+	read := int64(0)
+	for _, row := range all {
+		read += row.Stored
+	}
+	return h.lines(all), read >= 20_000, nil
 }
 
 // historyTable is the qualified name of the history, empty if the schema has none, and whether the role may read it.

@@ -1,5 +1,6 @@
--- The objects of a schema, one row each. A fact that does not hold, or has no value, is absent. The session's settings
--- influence how PostgreSQL prints expressions: see pin.sql. It locks nothing and needs no right but to connect.
+-- The objects of a schema, one row each, and the bodies of functions apart, since these are long. A fact that does not
+-- hold, or has no value, is absent. The session's settings influence how PostgreSQL prints expressions: see pin.sql. It
+-- locks nothing and needs no right but to connect.
 --
 -- Partitions have only their bounds: all else is their parent's. The shift of a log, which a rebase raises, counts as
 -- 0.
@@ -13,18 +14,18 @@ shifted (xid, unshifted, guard, unguarded) AS (
     VALUES ('(pg_current_xact_id\(\)\)::text\)::bigint \+) ''?[0-9]+''?(::bigint)?', '\1 0',
         '(outbox_log_guard\()''[0-9]+''', '\1''0''')
 ),
-found (kind, parent, place, name, facts) AS (
+found (kind, parent, place, name, facts, body) AS (
     SELECT 'domain', '', 0, t.typname::text, jsonb_build_object(
         'type', format_type(t.typbasetype, t.typtypmod),
         'NOT NULL', CASE WHEN t.typnotnull THEN 'yes' END,
-        'default', t.typdefault)
+        'default', t.typdefault), NULL
     FROM pg_type AS t JOIN here ON here.oid = t.typnamespace
     WHERE t.typtype = 'd'
 
     UNION ALL
     SELECT 'domain constraint', t.typname::text, 0, c.conname::text, jsonb_build_object(
         'definition', regexp_replace(pg_get_constraintdef(c.oid), ' NOT VALID$', ''),
-        'NOT VALID', CASE WHEN NOT c.convalidated THEN 'yes' END)
+        'NOT VALID', CASE WHEN NOT c.convalidated THEN 'yes' END), NULL
     FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid JOIN here ON here.oid = t.typnamespace
     WHERE c.contype <> 'n' -- a NOT NULL, which PostgreSQL 18 lists among constraints too
 
@@ -32,7 +33,7 @@ found (kind, parent, place, name, facts) AS (
     SELECT 'type', '', 0, c.relname::text, jsonb_build_object(
         'definition', (SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', '
                 ORDER BY a.attnum)
-            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)), NULL
     FROM relation AS c
     WHERE c.relkind = 'c'
 
@@ -40,7 +41,7 @@ found (kind, parent, place, name, facts) AS (
     SELECT 'sequence', '', 0, c.relname::text, jsonb_build_object(
         'definition', format('AS %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s',
             format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache,
-            CASE WHEN s.seqcycle THEN ' CYCLE' ELSE ' NO CYCLE' END))
+            CASE WHEN s.seqcycle THEN ' CYCLE' ELSE ' NO CYCLE' END)), NULL
     FROM relation AS c JOIN pg_sequence AS s ON s.seqrelid = c.oid
     WHERE NOT EXISTS (
         SELECT FROM pg_depend AS d
@@ -62,7 +63,7 @@ found (kind, parent, place, name, facts) AS (
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9][^;]*)'),
         'version', substring(obj_description(c.oid, 'pg_class')
             FROM '^txwork (?:alarms|leader|outbox_log|process) ([0-9][^;]*)'),
-        'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
+        'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o)), NULL
     FROM relation AS c
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 
@@ -75,7 +76,7 @@ found (kind, parent, place, name, facts) AS (
         'default', CASE WHEN a.attgenerated = '' THEN
             regexp_replace(pg_get_expr(d.adbin, d.adrelid), s.xid, s.unshifted) END,
         'generation', CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END,
-        'identity', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END)
+        'identity', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END), NULL
     FROM relation AS c
     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type AS t ON t.oid = a.atttypid
@@ -88,7 +89,7 @@ found (kind, parent, place, name, facts) AS (
         'definition', regexp_replace(regexp_replace(pg_get_constraintdef(n.oid), ' NOT VALID$', ''), s.xid,
             s.unshifted),
         'NOT VALID', CASE WHEN NOT n.convalidated THEN 'yes' END,
-        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
+        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END), NULL
     FROM relation AS c
     JOIN pg_constraint AS n ON n.conrelid = c.oid AND n.contype NOT IN ('n', 't') -- NOT NULL, constraint triggers
     LEFT JOIN pg_index AS i ON i.indexrelid = n.conindid AND n.contype IN ('p', 'u', 'x')
@@ -101,7 +102,7 @@ found (kind, parent, place, name, facts) AS (
         'UNIQUE', CASE WHEN i.indisunique THEN 'yes' END,
         'definition', regexp_replace(regexp_replace(pg_get_indexdef(x.oid), ' WITH [(][^()]*[)]', ''), ' ON ONLY ',
             ' ON '),
-        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
+        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END), NULL
     FROM relation AS c
     JOIN pg_index AS i ON i.indrelid = c.oid
     JOIN pg_class AS x ON x.oid = i.indexrelid
@@ -118,24 +119,23 @@ found (kind, parent, place, name, facts) AS (
         'STRICT', CASE WHEN p.proisstrict THEN 'yes' END,
         'SECURITY DEFINER', CASE WHEN p.prosecdef THEN 'yes' END,
         'parallel safety', CASE p.proparallel WHEN 's' THEN 'SAFE' WHEN 'r' THEN 'RESTRICTED' ELSE 'UNSAFE' END,
-        'settings', array_to_string(p.proconfig, '; '),
-        'body', p.prosrc)
+        'settings', array_to_string(p.proconfig, '; ')), p.prosrc
     FROM pg_proc AS p JOIN here ON here.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang
 
     UNION ALL
     SELECT 'trigger', c.relname::text, 0, t.tgname::text, jsonb_build_object(
         'definition', regexp_replace(pg_get_triggerdef(t.oid), s.guard, s.unguarded),
-        'disabled', CASE WHEN t.tgenabled NOT IN ('O', 'A') THEN 'yes' END)
+        'disabled', CASE WHEN t.tgenabled NOT IN ('O', 'A') THEN 'yes' END), NULL
     FROM relation AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid AND NOT t.tgisinternal
     CROSS JOIN shifted AS s
     WHERE NOT c.relispartition
 
     UNION ALL
-    SELECT 'rule', c.relname::text, 0, r.rulename::text, '{}'
+    SELECT 'rule', c.relname::text, 0, r.rulename::text, '{}', NULL
     FROM relation AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
     WHERE c.relkind IN ('r', 'p')
 )
-SELECT f.kind, f.parent, f.name, jsonb_strip_nulls(f.facts)
+SELECT f.kind, f.parent, f.name, jsonb_strip_nulls(f.facts), f.body
 FROM found AS f
 ORDER BY array_position(ARRAY['domain', 'domain constraint', 'type', 'sequence', 'table', 'column', 'constraint',
         'index', 'function', 'trigger', 'rule'], f.kind),
