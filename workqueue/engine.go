@@ -104,6 +104,7 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 			d.settlement.outcome, d.settlement.message = exited, errGoexit.Error() // until it is decided
 			d.ctx, d.cancel = context.WithCancelCause(base)
 			d.expires.Store(start + int64(e.handling.Lease))
+			d.place.Topic, d.place.Lost = row.topic, row.lostLeases(e.dbClock)
 			if e.batches != nil {
 				d.batching = e.batches(d)
 			}

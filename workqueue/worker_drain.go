@@ -15,7 +15,6 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // A Drain handles what is due now and returns: a [dispatch.Processor] over a worker's handler without the worker's
@@ -283,7 +282,7 @@ func (d *drain) narrow(rows []*delivery) (admitted []*delivery, back []*settleme
 	width := math.MaxInt
 	d.width = min(2*d.width, MaxBatch)
 	for i, one := range rows {
-		if own, _, is := flow.Suspect(one); is {
+		if own, _, is := one.place.Suspect(); is {
 			width = min(width, own)
 			d.width = min(d.width, own)
 		}
