@@ -50,7 +50,7 @@ type engine struct {
 	dbClock  *dbClock
 	epoch    time.Time       // its monotonic clock starts here
 	beat     atomic.Int64    // when the loop of renewals last turned, by that clock; 0: it does not run
-	counts   *history.Counts // for the table history; nil: nobody asks
+	counts   *history.Counts // for the table history; nil: in a transaction of the application, which may roll back
 	cancels  chan struct{}   // signals that a running row was cancelled
 
 	// What only a worker has; nil in a drain.

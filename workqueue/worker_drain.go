@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
@@ -38,8 +39,7 @@ type Drain struct {
 // the signature is that of the workers of all domains, which can have one.
 func (w *Worker) Drain() (*Drain, error) {
 	d := w.drain(onPool{w.pool}, w.Options().Concurrency)
-	d.tally = &tally{table: w.table.spec.Table}
-	d.counts = &d.tally.counts
+	d.counts = &history.Counts{Table: w.table.spec.Table}
 	return newDrain(d), nil
 }
 
@@ -131,8 +131,6 @@ type drain struct {
 	width int           // of the next batch, see narrow
 
 	isPartial bool // the role may not fold and sweep
-
-	tally *tally // for the table history; nil in a transaction of the application, which may roll back
 }
 
 // drain makes a part that runs at most so many handlers at once.
@@ -191,9 +189,9 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 
 // flush sends what was counted, or leaves it to a later beat.
 func (d *drain) flush(ctx context.Context) {
-	if d.tally != nil {
+	if d.counts != nil {
 		pool := d.at.(onPool).pool
-		homeOf(pool, d.table).drained(ctx, d.tally, teller{d.table, pool.AcquireFunc})
+		homeOf(pool, d.table).drained(ctx, d.counts, teller{d.table, pool.AcquireFunc})
 	}
 }
 
