@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"reflect"
 	"slices"
 	"time"
 
@@ -128,8 +127,3 @@ func (p *prepared) meets(e workqueue.Enqueued) bool {
 }
 
 func (p *prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }
-
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
@@ -48,7 +49,7 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 
 // prepareOne prepares into p, which is a part of the list, so that no job is allocated by itself.
 func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
-	if isNil(i.Args) {
+	if contain.IsNil(i.Args) {
 		return validate.Errorf("args", "are nil")
 	}
 	name := i.Args.Kind()
