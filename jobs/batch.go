@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -250,7 +251,7 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 	for i, insert := range inserts {
 		var err error
 		switch {
-		case isNil(insert.Args):
+		case contain.IsNil(insert.Args):
 			err = validate.Errorf("args", "are nil")
 		case insert.Unique != nil:
 			err = validate.Errorf("Unique", "is set on a job of a batch or workflow, which is always a job of its own")

@@ -22,11 +22,11 @@ func (i Insert) byKey(k *kind) (keyed.Rule, error) {
 func (c *Client) lockKeys(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	var rules []keyed.Rule
 	for _, p := range list {
-		if p.byKey != nil {
-			rules = append(rules, p.byKey)
+		if p.record.byKey != nil {
+			rules = append(rules, p.record.byKey)
 		}
 	}
-	if len(rules) == 0 {
+	if len(rules) < 2 { // the insert takes the lock of one
 		return nil
 	}
 	return keyed.Lock(ctx, tx, c.table, rules...)

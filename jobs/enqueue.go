@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"reflect"
 	"slices"
 	"time"
 
@@ -65,7 +64,7 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 func inKeyOrder(list []prepared) {
 	sorted := true
 	for i := range list {
-		if list[i].byKey != nil {
+		if list[i].record.byKey != nil {
 			return
 		}
 		sorted = sorted && (i == 0 || list[i-1].record.uniqueKey <= list[i].record.uniqueKey)
@@ -114,7 +113,7 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 		}
 		switch p.unique.OnConflict {
 		case Reject:
-			return &UniqueError{Index: p.index, Kind: p.kind, ID: in.ID}
+			return &UniqueError{Index: p.index, Kind: p.record.kind, ID: in.ID}
 		case Replace:
 			replacing[in.ID] = *p // the last of several jobs wins
 		}
@@ -128,8 +127,3 @@ func (p *prepared) meets(e workqueue.Enqueued) bool {
 }
 
 func (p *prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }
-
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
@@ -18,11 +19,9 @@ import (
 type prepared struct {
 	index  int // of the job in the call
 	row    workqueue.NewRow
-	kind   string
 	args   Args
 	delay  time.Duration
 	unique *Unique
-	byKey  keyed.Rule
 	record record
 }
 
@@ -50,7 +49,7 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 
 // prepareOne prepares into p, which is a part of the list, so that no job is allocated by itself.
 func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
-	if isNil(i.Args) {
+	if contain.IsNil(i.Args) {
 		return validate.Errorf("args", "are nil")
 	}
 	name := i.Args.Kind()
@@ -61,13 +60,16 @@ func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
 	if i, err = i.withDefaults(k); err != nil {
 		return err
 	}
-	*p = prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique}
+	*p = prepared{args: i.Args, delay: i.Delay, unique: i.Unique}
 	if p.record, err = c.record(ctx, name, i); err != nil {
 		return err
 	}
-	p.byKey = p.record.byKey
-	p.row = i.row(&p.record)
-	return cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
+	p.row = workqueue.NewRow{
+		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
+		Waiting: i.waiting, Once: i.once, Values: workqueue.ValuesOf(&p.record, (*record).columns),
+	}
+	return cmp.Or(i.checkWhen(), i.Unique.check(), i.Unique.checkKind(name),
+		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders), c.table.Check(&p.row))
 }
 
 // record returns a job's domain columns, with its args encoded.
@@ -115,22 +117,6 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 		return i, err
 	}
 	return i, cmp.Or(i.Unique.checkInTurn(i.ByKey != nil), keyed.Validate(i.ByKey)) // before it is made into columns
-}
-
-func (c *Client) check(i Insert, r record) error {
-	return cmp.Or(
-		i.checkWhen(),
-		i.Unique.check(),
-		i.Unique.checkKind(r.kind),
-		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders),
-	)
-}
-
-func (i Insert) row(r *record) workqueue.NewRow {
-	return workqueue.NewRow{
-		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
-		Waiting: i.waiting, Once: i.once, Values: workqueue.ValuesOf(r, (*record).columns),
-	}
 }
 
 func checkOptionalName(field, name string, limit int) error {

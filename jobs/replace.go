@@ -45,7 +45,7 @@ func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []chall
 	var r replacements
 	for _, ch := range list {
 		if err := r.add(ctx, c, ch); err != nil {
-			return fmt.Errorf("txwork: replacing job %s by one of kind %q: %w", ch.holder, ch.kind, err)
+			return fmt.Errorf("txwork: replacing job %s by one of kind %q: %w", ch.holder, ch.record.kind, err)
 		}
 	}
 	return c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
@@ -84,8 +84,8 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	args := ch.record.args
 	if _, ok := ch.args.(*scheduledArgs); !ok { // those of a schedule are bound to the schedule
 		var err error
-		args, err = c.encode(ctx, owner{id: ch.holder, kind: ch.kind, headers: ch.row.Headers}, argsField, ch.args)
-		if err != nil {
+		o := owner{id: ch.holder, kind: ch.record.kind, headers: ch.row.Headers}
+		if args, err = c.encode(ctx, o, argsField, ch.args); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	r.holders, r.keys, r.args = append(r.holders, ch.holder), append(r.keys, ch.record.uniqueKey), append(r.args, args)
 	r.headers, r.retries = append(r.headers, headers), append(r.retries, retry)
 	r.queues, r.schedules = append(r.queues, ch.record.queue), append(r.schedules, postgres.OrNull(ch.record.schedule))
-	r.rules.add(ch.byKey)
+	r.rules.add(ch.record.byKey)
 	r.priorities = append(r.priorities, number(ch.record.priority))
 	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)),
 		append(r.states, number(ch.record.uniqueStates))

@@ -194,7 +194,7 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 		return nil, err
 	}
 	t := jobTemplate{
-		Kind: p.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
+		Kind: p.record.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
 		MaxAttempts: cmp.Or(p.row.MaxAttempts, s.client.table.Spec().MaxAttempts), Retry: p.row.Retry,
 		Headers: p.row.Headers,
 	}
@@ -202,7 +202,7 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 		t.Unique = &uniqueTemplate{Key: p.record.uniqueKey, While: u.While, UntilStart: u.Until != UntilEnd,
 			OnConflict: u.OnConflict}
 	}
-	switch g := p.byKey.(type) {
+	switch g := p.record.byKey.(type) {
 	case keyed.Ordered:
 		t.Ordered = &g
 	case keyed.Limited:

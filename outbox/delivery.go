@@ -83,6 +83,6 @@ func (o *Outbox) deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Ha
 	if d.noTx = o.log != nil; d.parked != nil {
 		d.unpark()
 	}
-	d.claim, d.codec, d.envelope = c, o.codec, o.envelope(d.ID, c.Headers)
+	d.claim, d.codec, d.envelope = c, o.codec, codec.NewEnvelope(o.messages.Name(), d.ID, c.Headers)
 	return h(ctx, d)
 }

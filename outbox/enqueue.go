@@ -32,7 +32,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, m Message) (workq
 // [*workqueue.ItemError] says which one was refused and why. After any other error, some of them may have been written:
 // roll the transaction back.
 func (o *Outbox) EnqueueMany(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
-	batch, err := o.prepare(ctx, msgs, func(int) role { return alone })
+	batch, err := o.prepare(ctx, msgs, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ type batch struct {
 	rules []keyed.Rule
 }
 
-// prepare turns messages into rows and refuses the first that the table could not hold. The core would refuse it, too,
-// but it sees one chunk of a call at a time, when earlier chunks may have been written.
-func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int) role) (batch, error) {
+// prepare turns messages, which may be those of a join, into rows, and refuses the first that the table could not hold.
+// The core would refuse it, too, but it sees one chunk of a call at a time, when earlier chunks may have been written.
+func (o *Outbox) prepare(ctx context.Context, msgs []Message, of *Join) (batch, error) {
 	msgs, err := o.encoded(ctx, msgs)
 	if err != nil {
 		return batch{}, err
@@ -89,7 +89,7 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 		if g != nil {
 			b.rules = append(b.rules, g)
 		}
-		b.rows[i] = row(m, roleOf(i), g)
+		b.rows[i] = row(m, of.role(i), g)
 		err := cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), o.messages.Check(&b.rows[i]),
 			checkID(seen, i, m.ID))
 		if err != nil {

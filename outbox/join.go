@@ -55,12 +55,7 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 		return Started{}, err
 	}
 	n := len(j.Steps)
-	all, err := o.prepare(ctx, j.messages(), func(i int) role {
-		if i < n {
-			return step
-		}
-		return continuation
-	})
+	all, err := o.prepare(ctx, j.messages(), &j)
 	if err != nil {
 		return Started{}, err
 	}
@@ -92,6 +87,17 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 // Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel. It is nil for
 // a log, which has none.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
+
+// role is that of one of the messages; nil: they belong to no join.
+func (j *Join) role(i int) role {
+	switch {
+	case j == nil:
+		return alone
+	case i < len(j.Steps):
+		return step
+	}
+	return continuation
+}
 
 // messages returns the steps, followed by the continuations.
 func (j Join) messages() []Message {

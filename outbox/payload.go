@@ -23,17 +23,13 @@ func (o *Outbox) encoded(ctx context.Context, msgs []Message) ([]Message, error)
 		if m.ID == uuid.Nil {
 			m.ID = codec.NewID()
 		}
-		data, err := payload.Of(ctx, o.codec, o.envelope(m.ID, m.Headers), m.Value, m.Payload)
+		data, err := payload.Of(ctx, o.codec, codec.NewEnvelope(o.messages.Name(), m.ID, m.Headers), m.Value, m.Payload)
 		if err != nil {
 			return nil, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 		m.Payload, m.Value = data, nil
 	}
 	return msgs, nil
-}
-
-func (o *Outbox) envelope(id uuid.UUID, headers map[string]string) codec.Envelope {
-	return codec.NewEnvelope(o.messages.Name(), id, headers)
 }
 
 // Decode decodes Payload with the outbox's codec into the value that the pointer points to. The error is a

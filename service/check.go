@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
@@ -24,7 +25,7 @@ var ErrRights = errors.New("the role lacks rights")
 // checkParts refuses parts that cannot run together, and says which.
 func checkParts(parts []Part) error {
 	for i, p := range parts {
-		if isNil(p) {
+		if contain.IsNil(p) {
 			return validate.Errorf("parts", "%d of %d is nil", i+1, len(parts))
 		}
 		if queue, both := twice(queues(p)); both {

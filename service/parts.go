@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
 )
@@ -98,7 +99,7 @@ func (s *Service) admits(p Part) error {
 	if s.phase >= phaseStopping {
 		return errStopping
 	}
-	if isNil(p) {
+	if contain.IsNil(p) {
 		return validate.Errorf("part", "is nil")
 	}
 	if queue, both := twice(queues(p)); both {
@@ -276,11 +277,6 @@ func (s *Service) tell(ctx context.Context, what string, p Part, more ...slog.At
 // same reports whether two parts are identical. Parts of types that cannot be compared never are.
 func same(a, b Part) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
-func isNil(p Part) bool {
-	v := reflect.ValueOf(p)
-	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // tablesOf returns a part's tables without duplicates.

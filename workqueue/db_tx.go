@@ -4,13 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
@@ -45,7 +45,7 @@ type SQLTx interface {
 
 // Pgx adapts a pgx transaction: what pgx.Conn.Begin and pgxpool.Pool.Begin return.
 func Pgx(tx pgx.Tx) Tx {
-	if isNil(tx) {
+	if contain.IsNil(tx) {
 		return pgxTx{}
 	}
 	return pgxTx{tx}
@@ -55,17 +55,10 @@ func Pgx(tx pgx.Tx) Tx {
 // arguments on as they are: of one that formats statements itself, such as bun.Tx, take the *sql.Tx inside, bunTx.Tx.
 // The first statement is refused otherwise.
 func SQL(tx SQLTx) Tx {
-	if isNil(tx) {
+	if contain.IsNil(tx) {
 		tx = nil
 	}
 	return sqlTx{tx}
-}
-
-// isNil reports whether a transaction is missing, also if it is a nil pointer in an interface. Such a transaction is
-// refused with an error, and does not panic in the driver.
-func isNil(tx any) bool {
-	v := reflect.ValueOf(tx)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // An executor runs statements. Every way into the database is one. Its errors say what to do about them, see [explain].

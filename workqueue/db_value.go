@@ -37,9 +37,6 @@ func convertersOf(columns []Column) []converter {
 }
 
 func (c *converter) convert(value any) (any, error) {
-	if value == nil {
-		return nil, checkMissing(c.Column)
-	}
 	if c.Type == "jsonb" {
 		return jsonValue(c.Column, value)
 	}

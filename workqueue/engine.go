@@ -50,7 +50,7 @@ type engine struct {
 	dbClock  *dbClock
 	epoch    time.Time       // its monotonic clock starts here
 	beat     atomic.Int64    // when the loop of renewals last turned, by that clock; 0: it does not run
-	counts   *history.Counts // for the table history; nil: nobody asks
+	counts   *history.Counts // for the table history; nil: in a transaction of the application, which may roll back
 	cancels  chan struct{}   // signals that a running row was cancelled
 
 	// What only a worker has; nil in a drain.
@@ -104,6 +104,7 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 			d.settlement.outcome, d.settlement.message = exited, errGoexit.Error() // until it is decided
 			d.ctx, d.cancel = context.WithCancelCause(base)
 			d.expires.Store(start + int64(e.handling.Lease))
+			d.place.Topic, d.place.Lost = row.topic, row.lostLeases(e.dbClock)
 			if e.batches != nil {
 				d.batching = e.batches(d)
 			}

@@ -154,9 +154,8 @@ func (e *engine) runsBehind(b *batching, rows []*delivery) (heads map[uuid.UUID]
 // mayLead reports whether a row may be the first of a run. What has lost a lease, or may be attempted once only, is
 // handled by itself.
 func (e *engine) mayLead(d *delivery) bool {
-	_, marked := d.LostLeases()
-	return !marked && d.MaxAttempts > 1 && !d.probes && d.unreadable == nil && d.ctx.Err() == nil && d.folds() &&
-		!e.topicRests(d)
+	return d.place.Lost == nil && d.MaxAttempts > 1 && !d.probes && d.unreadable == nil && d.ctx.Err() == nil &&
+		d.folds() && !e.topicRests(d)
 }
 
 // claimRuns claims runs, and makes the engine responsible for their rows. A hook of the application may end the

@@ -140,24 +140,21 @@ func (d *delivery) abort(cause error) {
 	}
 }
 
-// Topic implements [flow.Row].
-func (d *delivery) Topic() string { return d.topic }
-
 // Place implements [flow.Row].
 func (d *delivery) Place() *flow.Place { return &d.place }
 
-// LostLeases implements [flow.Row]: it reads what the reaper has recorded in the row's headers.
-func (d *delivery) LostLeases() (lost flow.Losses, marked bool) {
-	at, marked := d.Headers[header.LostAt]
+// lostLeases reads what the reaper has recorded in the row's headers; nil: nothing.
+func (r *Row) lostLeases(clock *dbClock) *flow.Losses {
+	at, marked := r.Headers[header.LostAt]
 	if !marked {
-		return lost, false
+		return nil
 	}
 	last, err := time.Parse(time.RFC3339, at)
 	if err != nil {
-		return lost, false
+		return nil
 	}
-	return flow.Losses{Alone: lostCount(d.Headers[header.LostAlone]),
-		Together: lostCount(d.Headers[header.LostTogether]), Ago: d.engine.dbClock.of(time.Now()).Sub(last)}, true
+	return &flow.Losses{Alone: lostCount(r.Headers[header.LostAlone]),
+		Together: lostCount(r.Headers[header.LostTogether]), Ago: clock.of(time.Now()).Sub(last)}
 }
 
 func lostCount(header string) int {

@@ -2,7 +2,6 @@ package workqueue
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -74,21 +73,6 @@ func (f insertField) Value() string {
 	return fmt.Sprintf(f.wrap, "s."+f.Alias)
 }
 
-// Condition refuses a session in which a row with a key would be written without its triggers. It is empty for rows
-// without a key: those are claimed all the same, after the next poll.
-func (v insertView) Condition() string {
-	if v.only != "" {
-		return v.only
-	}
-	keyed := slices.ContainsFunc(v.Fields, func(f insertField) bool {
-		return f.Name != "" && f.Name == v.spec.KeyColumn && f.form != absent
-	})
-	if !keyed {
-		return ""
-	}
-	return postgres.RunsTriggers
-}
-
 // An insertView is what insert.sql sees.
 type insertView struct {
 	view
@@ -96,21 +80,26 @@ type insertView struct {
 	One, Guarded    bool
 	Once            bool
 	Returns         bool     // the ids that it has written
-	only            string   // a condition for the rows that are written
+	Condition       string   // for the rows that are written; empty: none
 	Order           []string // before the order of the rows
 }
 
+// insertStatement leaves out the columns of the domain that no row has. A row with a key is not written in a session
+// without the table's triggers. Rows without a key are: they are claimed all the same, after the next poll.
 func (v view) insertStatement(s shape) conn.Statement {
-	in := insertView{view: v, Fields: v.insertFields(), One: s.one, Guarded: s.guarded,
-		Once: s.once}
-	for i := range in.Fields {
-		in.Fields[i].form = form(s.forms[i])
-	}
-	in.Fields = slices.DeleteFunc(in.Fields, func(f insertField) bool { return f.Name != "" && f.form == absent })
-	for i := range in.Fields {
-		if in.Fields[i].form == varying {
-			in.Varying = append(in.Varying, in.Fields[i])
+	in := insertView{view: v, One: s.one, Guarded: s.guarded, Once: s.once}
+	for i, f := range v.insertFields() {
+		f.form = form(s.forms[i])
+		if f.form == absent && f.Name != "" {
+			continue
 		}
+		if f.Name != "" && f.Name == v.spec.KeyColumn {
+			in.Condition = postgres.RunsTriggers
+		}
+		if f.form == varying {
+			in.Varying = append(in.Varying, f)
+		}
+		in.Fields = append(in.Fields, f)
 	}
 	return numbered("insert", v.bodyOf("insert", in))
 }

@@ -159,7 +159,7 @@ func (m manyView) Values() string { return strings.Join(m.inOrder("q"), ", ") }
 func (m *manyView) insert(guarded bool) string {
 	in := insertView{view: m.view, Guarded: guarded, Returns: true}
 	if m.within == nil {
-		in.only = "NOT s.alone"
+		in.Condition = "NOT s.alone"
 	}
 	for _, f := range m.within.columns(m.values("s")) {
 		in.Fields = append(in.Fields, insertField{columnView: columnView{Quoted: f.Quoted}, fallback: f.Value,
@@ -180,7 +180,7 @@ func (m *manyView) insert(guarded bool) string {
 	}
 	if m.Changes != "" {
 		travels("held", "holders", "uuid")
-		in.only = "s.held IS NULL"
+		in.Condition = "s.held IS NULL"
 	}
 	if guarded {
 		in.Order = m.order()

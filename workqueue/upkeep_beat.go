@@ -48,12 +48,12 @@ type home struct {
 
 // A presence is what the runtimes of this process share in a schema.
 type presence struct {
-	tables  []*tableWork
-	tallies []*tally
-	next    time.Time     // when the next beat is due
-	off     atomic.Bool   // the procedure cannot be called
-	anew    atomic.Bool   // what the role may do is asked again
-	left    []history.Row // what was counted by workers that have ended, and by drains
+	tables []*tableWork
+	counts []*history.Counts
+	next   time.Time     // when the next beat is due
+	off    atomic.Bool   // the procedure cannot be called
+	anew   atomic.Bool   // what the role may do is asked again
+	left   []history.Row // what was counted by workers that have ended, and by drains
 
 	saying  sync.Mutex // while a beat is sent; guards the rest
 	asked   bool       // whether the role may call the procedure: it may

@@ -42,8 +42,8 @@ func (p *presence) due() *flush {
 	}
 	rows := p.left
 	p.left = nil
-	for _, t := range p.tallies {
-		rows = append(rows, t.take()...)
+	for _, c := range p.counts {
+		rows = append(rows, c.Take()...)
 	}
 	if len(rows) > 0 {
 		flushes++
@@ -93,28 +93,20 @@ func (p *presence) muted(by teller, cause error) {
 		"table history", slog.Any("error", cause))
 }
 
-// A tally is what is counted of a table.
-type tally struct {
-	table  string
-	counts history.Counts
-}
-
-func (t *tally) take() []history.Row { return t.counts.Take(t.table) }
-
-// count has each beat take a tally along.
-func (h home) count(t *tally) {
+// count has each beat take counts along.
+func (h home) count(c *history.Counts) {
 	presencesMu.Lock()
 	defer presencesMu.Unlock()
 	p := h.presence()
-	p.tallies = append(p.tallies, t)
+	p.counts = append(p.counts, c)
 }
 
-// countNoMore sends what a tally has that no beat has taken along.
-func (h home) countNoMore(t *tally, by teller) {
+// countNoMore sends what was counted and no beat has taken along.
+func (h home) countNoMore(c *history.Counts, by teller) {
 	presencesMu.Lock()
 	p := h.presence()
-	p.tallies = slices.DeleteFunc(slices.Clone(p.tallies), func(o *tally) bool { return o == t })
-	some := p.leave(t.take())
+	p.counts = slices.DeleteFunc(slices.Clone(p.counts), func(o *history.Counts) bool { return o == c })
+	some := p.leave(c.Take())
 	presencesMu.Unlock()
 	if some {
 		p.sayNow(context.Background(), by)
@@ -123,10 +115,10 @@ func (h home) countNoMore(t *tally, by teller) {
 
 // drained sends what a drain has counted, or leaves it to a later beat: of the workers of the process or, if it has
 // none, of the first drain that ends when the next beat is due.
-func (h home) drained(ctx context.Context, t *tally, by teller) {
+func (h home) drained(ctx context.Context, c *history.Counts, by teller) {
 	presencesMu.Lock()
 	p := h.presence()
-	some, others := p.leave(t.take()), len(p.tables) > 0
+	some, others := p.leave(c.Take()), len(p.tables) > 0
 	presencesMu.Unlock()
 	if !some || others {
 		return

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -23,7 +24,7 @@ type tableWork struct {
 
 	announcer *announcer
 
-	tally tally // for the table history
+	counts history.Counts // for the table history
 
 	leads   atomic.Bool   // this process sweeps the table, see upkeep_elect.go
 	follows atomic.Bool   // another process sweeps it
@@ -58,9 +59,9 @@ func (s *system) joinTable(w *Worker) *tableWork {
 		t = &tableWork{
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
 			interval: w.options.PollInterval, timeout: w.callTimeout(), elected: make(chan struct{}, 1),
-			tally: tally{table: w.table.spec.Table},
+			counts: history.Counts{Table: w.table.spec.Table},
 		}
-		homeOf(s.runtime.pool, w.table).count(&t.tally)
+		homeOf(s.runtime.pool, w.table).count(&t.counts)
 		t.outage.LogTo(&s.runtime.outages)
 		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
@@ -103,7 +104,7 @@ func (t *tableWork) leave(w *Worker) {
 		}
 	}
 	if stops != nil {
-		homeOf(t.system.runtime.pool, t.table).countNoMore(&t.tally, t.teller())
+		homeOf(t.system.runtime.pool, t.table).countNoMore(&t.counts, t.teller())
 		t.outage.End()
 	}
 }

@@ -17,13 +17,9 @@ func (l *listener) received(n *pgconn.Notification) {
 		return
 	}
 	for _, t := range l.list() {
-		if t.table.spec.channel() != n.Channel {
-			continue
+		if t.table.spec.channel() == n.Channel {
+			t.notified(n.PID, n.Payload)
 		}
-		if !isOfOthers(n.Payload) { // an announcer does not replace these
-			t.announcer.heard(n.PID, time.Now())
-		}
-		t.notified(n.PID, n.Payload)
 	}
 }
 
@@ -33,6 +29,18 @@ const cancelPayload = "cancel"
 // notified acts on the payload of a notification. Without a prefix, it is the earliest due time of the rows that were
 // written, in microseconds.
 func (t *tableWork) notified(session uint32, payload string) {
+	if where, ok := strings.CutPrefix(payload, announce.PayloadFront); ok {
+		t.heardFronts(where)
+		return
+	}
+	if what, ok := strings.CutPrefix(payload, announce.PayloadExternal); ok {
+		t.heardExternal(what)
+		return
+	}
+	at, isFold := strings.CutPrefix(payload, announce.PayloadFold)
+	if !isFold { // nor the above: an announcer does not replace them
+		t.announcer.heard(session, time.Now())
+	}
 	if payload == cancelPayload {
 		for _, w := range t.listening() {
 			w.cancelsSeen.Add(1)
@@ -47,16 +55,7 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		return
 	}
-	if where, ok := strings.CutPrefix(payload, announce.PayloadFront); ok {
-		t.heardFronts(where)
-		return
-	}
-	if what, ok := strings.CutPrefix(payload, announce.PayloadExternal); ok {
-		t.heardExternal(what)
-		return
-	}
-	at, isNote := strings.CutPrefix(payload, announce.PayloadNote)
-	at, isFold := strings.CutPrefix(at, announce.PayloadFold)
+	at, isNote := strings.CutPrefix(at, announce.PayloadNote)
 	micros, err := strconv.ParseInt(at, 10, 64)
 	switch {
 	case err != nil || micros < 0: // any login may send anything; no row is due before 1970
@@ -72,16 +71,6 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		t.wakeConcerned()
 	}
-}
-
-// isOfOthers reports whether the payload is of a fold, or of messages that are no rows.
-func isOfOthers(payload string) bool {
-	for _, prefix := range []string{announce.PayloadFold, announce.PayloadFront, announce.PayloadExternal} {
-		if strings.HasPrefix(payload, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // heardExternal tells every External. One of those that have messages to hand out is told that it is the first, and so

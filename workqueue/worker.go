@@ -240,7 +240,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.work = w.system.joinTable(w)
-	w.counts = &w.work.tally.counts
+	w.counts = &w.work.counts
 	w.outage, w.dbClock = &w.work.outage, &w.system.clock
 	if w.work.folder != nil {
 		w.notes = &w.work.folder.notesDue

@@ -12,10 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // A Drain handles what is due now and returns: a [dispatch.Processor] over a worker's handler without the worker's
@@ -39,8 +39,7 @@ type Drain struct {
 // the signature is that of the workers of all domains, which can have one.
 func (w *Worker) Drain() (*Drain, error) {
 	d := w.drain(onPool{w.pool}, w.Options().Concurrency)
-	d.tally = &tally{table: w.table.spec.Table}
-	d.counts = &d.tally.counts
+	d.counts = &history.Counts{Table: w.table.spec.Table}
 	return newDrain(d), nil
 }
 
@@ -132,8 +131,6 @@ type drain struct {
 	width int           // of the next batch, see narrow
 
 	isPartial bool // the role may not fold and sweep
-
-	tally *tally // for the table history; nil in a transaction of the application, which may roll back
 }
 
 // drain makes a part that runs at most so many handlers at once.
@@ -192,9 +189,9 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 
 // flush sends what was counted, or leaves it to a later beat.
 func (d *drain) flush(ctx context.Context) {
-	if d.tally != nil {
+	if d.counts != nil {
 		pool := d.at.(onPool).pool
-		homeOf(pool, d.table).drained(ctx, d.tally, teller{d.table, pool.AcquireFunc})
+		homeOf(pool, d.table).drained(ctx, d.counts, teller{d.table, pool.AcquireFunc})
 	}
 }
 
@@ -283,7 +280,7 @@ func (d *drain) narrow(rows []*delivery) (admitted []*delivery, back []*settleme
 	width := math.MaxInt
 	d.width = min(2*d.width, MaxBatch)
 	for i, one := range rows {
-		if own, _, is := flow.Suspect(one); is {
+		if own, _, is := one.place.Suspect(); is {
 			width = min(width, own)
 			d.width = min(d.width, own)
 		}

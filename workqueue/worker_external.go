@@ -244,11 +244,11 @@ func (x *External[T]) Open(ctx context.Context) (stop func(), err error) {
 	x.engine.at, x.engine.outage = externalPlace{onRuntime{system: system}}, &x.worker.runtime.others
 	x.engine.dbClock = &system.clock
 	table, at := x.engine.table, homeOf(x.worker.runtime.pool, x.engine.table)
-	counted := &tally{table: table.spec.Table}
-	x.engine.counts = &counted.counts
-	at.count(counted)
+	counts := &history.Counts{Table: table.spec.Table}
+	x.engine.counts = counts
+	at.count(counts)
 	return func() {
-		at.countNoMore(counted, teller{table, x.worker.runtime.AcquireFunc})
+		at.countNoMore(counts, teller{table, x.worker.runtime.AcquireFunc})
 		x.worker.runtime.leave()
 	}, nil
 }

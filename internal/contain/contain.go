@@ -5,6 +5,7 @@ package contain
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 )
 
@@ -43,4 +44,10 @@ func As[T error](err error) (target T, ok bool) {
 func Is(err, target error) (is bool) {
 	defer func() { _ = recover() }()
 	return errors.Is(err, target)
+}
+
+// IsNil reports whether an interface holds nothing, or a nil pointer, whose methods would panic.
+func IsNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }

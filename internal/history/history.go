@@ -115,6 +115,8 @@ const (
 
 // Counts are those of a table. Nil counts nothing.
 type Counts struct {
+	Table string
+
 	mu    sync.RWMutex
 	lanes map[string]*lane
 }
@@ -181,11 +183,11 @@ type Row struct {
 }
 
 // Take returns what was counted since it was last called, without lanes that counted nothing.
-func (c *Counts) Take(table string) (rows []Row) {
+func (c *Counts) Take() (rows []Row) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for name, l := range c.lanes {
-		r := Row{Table: table, Lane: name, Waits: take(&l.waits), Runs: take(&l.runs)}
+		r := Row{Table: c.Table, Lane: name, Waits: take(&l.waits), Runs: take(&l.runs)}
 		some := len(r.Waits)+len(r.Runs) > 0
 		for o, to := range []*int64{&r.Done, &r.Retried, &r.Dead, &r.Snoozed, &r.Cancelled, &r.Lost} {
 			*to = l.outcomes[o].Swap(0)

@@ -14,11 +14,11 @@ import (
 // A percentile is at least what was counted, and at most 41 % more.
 func TestPercentile(t *testing.T) {
 	t.Parallel()
-	var c history.Counts
+	c := history.Counts{Table: "jobs"}
 	for ms := range 10_000 {
 		c.Ran("q", time.Duration(ms+1)*time.Millisecond)
 	}
-	runs := c.Take("jobs")[0].Runs
+	runs := c.Take()[0].Runs
 	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 5 * time.Second,
 		0.95: 9500 * time.Millisecond, 1: 10 * time.Second} {
 		got, some := history.Percentile(runs, q)
@@ -32,7 +32,7 @@ func TestPercentile(t *testing.T) {
 	for _, d := range []time.Duration{-time.Hour, 0, 100 * 365 * 24 * time.Hour} {
 		c.Waited("q", d)
 	}
-	waits := c.Take("jobs")[0].Waits
+	waits := c.Take()[0].Waits
 	if waits[0] != 2 || waits[63] != 1 {
 		t.Errorf("%v, want that two are in the first bucket and one in the last", waits)
 	}
@@ -44,7 +44,7 @@ func TestPercentile(t *testing.T) {
 // What is counted while another goroutine takes is taken once, and lanes beyond the bound are counted together.
 func TestTake(t *testing.T) {
 	t.Parallel()
-	var c history.Counts
+	c := history.Counts{Table: "jobs"}
 	var work sync.WaitGroup
 	for lane := range 150 {
 		work.Go(func() {
@@ -59,7 +59,7 @@ func TestTake(t *testing.T) {
 	var all, waits int64
 	lanes := map[string]bool{}
 	for last := false; ; {
-		for _, r := range c.Take("jobs") {
+		for _, r := range c.Take() {
 			all, lanes[r.Lane] = all+r.Done, true
 			for _, n := range r.Waits {
 				waits += n
@@ -77,13 +77,13 @@ func TestTake(t *testing.T) {
 	if all != 15_000 || waits != all || len(lanes) != history.MaxLanes+1 || !lanes[history.Other] {
 		t.Errorf("%d rows and %d waits of %d lanes", all, waits, len(lanes))
 	}
-	if rows := c.Take("jobs"); len(rows) > 0 {
+	if rows := c.Take(); len(rows) > 0 {
 		t.Errorf("%v was counted, want nothing", rows)
 	}
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	var c history.Counts
+	c := history.Counts{Table: "jobs"}
 	count := func() {
 		c.Settled("q", history.Done)
 		c.Waited("q", time.Second)

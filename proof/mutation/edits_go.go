@@ -217,7 +217,7 @@ var goEdits = []edit{
 		old: "rows[i].ID = o.ID", new: "_ = o.ID", suites: beside("timers", "TestAnOccurrenceThatIsWrittenAgain")},
 
 	{name: "a nil transaction is accepted", file: "workqueue/db_tx.go",
-		old: "func Pgx(tx pgx.Tx) Tx {\n	if isNil(tx) {\n		return pgxTx{}\n	}\n",
+		old: "func Pgx(tx pgx.Tx) Tx {\n	if contain.IsNil(tx) {\n		return pgxTx{}\n	}\n",
 		new: "func Pgx(tx pgx.Tx) Tx {\n", suites: core("input")},
 	{name: "the caller's settings are not restored", file: "workqueue/internal/conn/settings.go",
 		old:    "		if err := one(unpinCall(before)); err != nil {\n			return err\n		}\n",

@@ -27,7 +27,7 @@ const (
 // A Rule says for what a row waits: [Ordered] or [Limited], or [None] where a default would otherwise apply.
 type Rule interface {
 	check() error
-	entry() entry
+	stored() StoredRule
 }
 
 // Ordered lets one row of the key run at a time, in the order in which their transactions commit. A row that failed
@@ -128,7 +128,7 @@ func list(c *workqueue.Columns, r Rule, w *written) {
 	c.Field(workqueue.Column{Name: "key_seq", Type: "bigint", Internal: true, Written: w.seq}, nil)
 }
 
-// A StoredRule is a rule as the columns of a row hold it. Nil is NULL.
+// A StoredRule is a rule as the columns of a row hold it. Nil is NULL; a Limit of 0 is that of an ordered key.
 type StoredRule struct{ Key, Limit, Policy, Rate, Burst any }
 
 // Stored is a rule as it is stored, for the statements of a domain that change rows. Nil is [None].
@@ -136,14 +136,7 @@ func Stored(r Rule) (s StoredRule) {
 	if r == nil {
 		return s
 	}
-	e := r.entry()
-	if e.key != "" {
-		s.Key, s.Limit, s.Policy = e.key, e.limit, e.policy
-	}
-	if e.rate > 0 {
-		s.Rate, s.Burst = e.rate, e.burst
-	}
-	return s
+	return r.stored()
 }
 
 // stored is the policy's value in the column key_policy, as sql/keyed.up.sql reads it.
@@ -157,27 +150,27 @@ func (p Policy) stored() int {
 	return 1
 }
 
-// An entry is a rule as a row's columns store it. Without a key there is no rule.
-type entry struct {
-	key    string
-	limit  int // 0: ordered
-	policy int // Policy.stored; 0 for a limited key
-	rate   float64
-	burst  int
-}
-
-func (e entry) ordered() bool { return e.key != "" && e.limit == 0 }
-
 // unlimited is the limit of a key that only has a rate.
 const unlimited = math.MaxInt32
 
-func (o Ordered) entry() entry { return entry{key: o.Key, policy: o.OnFailure.stored()} }
-
-func (l Limited) entry() entry {
-	return entry{key: l.Key, limit: cmp.Or(l.MaxRunning, unlimited), rate: l.Rate, burst: l.burst()}
+func (o Ordered) stored() (s StoredRule) {
+	if o.Key != "" {
+		s.Key, s.Limit, s.Policy = o.Key, 0, o.OnFailure.stored()
+	}
+	return s
 }
 
-func (None) entry() entry { return entry{} }
+func (l Limited) stored() (s StoredRule) {
+	if l.Key != "" {
+		s.Key, s.Limit, s.Policy = l.Key, cmp.Or(l.MaxRunning, unlimited), 0
+	}
+	if l.Rate > 0 {
+		s.Rate, s.Burst = l.Rate, l.burst()
+	}
+	return s
+}
+
+func (None) stored() StoredRule { return StoredRule{} }
 
 func (l Limited) burst() int {
 	if l.Burst > 0 {
@@ -236,12 +229,8 @@ func checkKey(field, key string) error {
 func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ...Rule) error {
 	var keys []string
 	for _, r := range rules {
-		if r == nil {
-			continue
-		}
-		e := r.entry()
-		if e.ordered() && !slices.Contains(keys[max(0, len(keys)-1):], e.key) {
-			keys = append(keys, e.key)
+		if o, is := r.(Ordered); is && o.Key != "" && !slices.Contains(keys[max(0, len(keys)-1):], o.Key) {
+			keys = append(keys, o.Key)
 		}
 	}
 	if len(keys) < 2 {

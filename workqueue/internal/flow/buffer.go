@@ -8,14 +8,13 @@ import (
 )
 
 // A Row is a claimed row, as its worker knows it.
-type Row interface {
-	Topic() string // empty: its table has no topics
-	Place() *Place
-	LostLeases() (losses Losses, marked bool) // false: it has lost none
-}
+type Row interface{ Place() *Place }
 
 // A Place belongs to a row, and holds what the buffer knows about it. The zero value is usable.
 type Place struct {
+	Topic string  // of the row; empty: its table has no topics
+	Lost  *Losses // nil: it has lost no lease
+
 	share   *share    // of its topic; nil: it has none
 	started time.Time // if its share counts it
 }
@@ -216,7 +215,9 @@ func (b *Buffer[R]) Take() (row R, batch *Gathering[R], ok bool) {
 	b.queue = b.queue[1:]
 	b.running++
 	b.started(row)
-	batch = b.begin(row)
+	if b.begins != nil {
+		batch = b.begin(row)
+	}
 	if len(b.queue) < b.target()/2 {
 		b.signal()
 	}

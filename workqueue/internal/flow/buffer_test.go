@@ -10,21 +10,9 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A row is one without a topic, unless it has one, and has lost no lease unless it says which.
-type row struct {
-	topic string
-	place Place
-	lost  *Losses
-}
+type row struct{ place Place }
 
-func (r *row) Topic() string { return r.topic }
 func (r *row) Place() *Place { return &r.place }
-func (r *row) LostLeases() (Losses, bool) {
-	if r.lost == nil {
-		return Losses{}, false
-	}
-	return *r.lost, true
-}
 
 // newBuffer makes a buffer whose rows are not released.
 func newBuffer(concurrency, claimLimit int) *Buffer[*row] {
@@ -45,7 +33,7 @@ func want(b *Buffer[*row]) int {
 func rowsOf(topic string, n int) []*row {
 	rows := make([]*row, n)
 	for i := range rows {
-		rows[i] = &row{topic: topic}
+		rows[i] = &row{Place{Topic: topic}}
 	}
 	return rows
 }

@@ -2,7 +2,7 @@
 // that no handler is idle while a claim is under way, no more than the process finishes soon, of each topic only its
 // share, and few beside a row that may have ended its process.
 //
-// Only package workqueue may import it. It imports nothing of this project: it knows a row by the few methods of [Row],
-// never sees its payload, and sends no statement. What it decides about is handed to it, and it hands back what to
+// Only package workqueue may import it. It imports nothing of this project: it knows a row by its [Place], never
+// sees its payload, and sends no statement. What it decides about is handed to it, and it hands back what to
 // release.
 package flow

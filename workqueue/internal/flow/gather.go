@@ -33,9 +33,6 @@ func (b *Buffer[R]) SetBatches(each int, begins func(first R) (batch Batch[R], o
 // begin begins the batch of a row that a handler takes, if it has one. The batch takes what waits here at once: before
 // another handler takes a row that would have joined it, and waits for others in vain.
 func (b *Buffer[R]) begin(first R) *Gathering[R] {
-	if b.begins == nil {
-		return nil
-	}
 	batch, ok := b.begins(first)
 	if !ok {
 		return nil

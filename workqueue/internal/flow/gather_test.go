@@ -9,7 +9,7 @@ import (
 // ofTopic is a batch of the rows of a topic.
 func ofTopic(topic string, limit int, linger time.Duration) Batch[*row] {
 	return Batch[*row]{Limit: limit, Linger: linger,
-		Accept: func(r *row) (joins, full bool) { return r.topic == topic, false }}
+		Accept: func(r *row) (joins, full bool) { return r.place.Topic == topic, false }}
 }
 
 // begin takes a row, which begins a batch.
@@ -27,7 +27,7 @@ func TestABatchTakesWhatIsThere(t *testing.T) {
 	last := b.queue[5]
 	first, batch := begin(b, ofTopic("a", 4, 0))
 	rows, begins := b.Gather(batch)
-	if !begins || len(rows) != 4 || rows[0] != first || len(b.queue) != 2 || b.queue[0].topic != "b" ||
+	if !begins || len(rows) != 4 || rows[0] != first || len(b.queue) != 2 || b.queue[0].place.Topic != "b" ||
 		b.queue[1] != last {
 		t.Errorf("gathered %d, begins: %v, %d are left", len(rows), begins, len(b.queue))
 	}
@@ -77,7 +77,7 @@ func TestIdleHandlersDoNotDivideABatch(t *testing.T) {
 		b := newBuffer(4, 10)
 		b.queue = append(rowsOf("a", 1), append(rowsOf("b", 1), rowsOf("a", 1)...)...)
 		_, batch := begin(b, ofTopic("a", 2, time.Hour))
-		if len(b.queue) != 1 || b.queue[0].topic != "b" {
+		if len(b.queue) != 1 || b.queue[0].place.Topic != "b" {
 			t.Fatalf("%d rows are left to the others", len(b.queue))
 		}
 		if rows, begins := b.Gather(batch); !begins || len(rows) != 2 {

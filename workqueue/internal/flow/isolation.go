@@ -40,11 +40,11 @@ type Losses struct {
 	Ago             time.Duration // since the last one
 }
 
-// Suspect reports whether a row is a suspect, how many rows may be in flight beside it, itself included, and for how
+// Suspect reports whether the row is a suspect, how many rows may be in flight beside it, itself included, and for how
 // long they make room.
-func Suspect[R Row](row R) (width int, others time.Duration, is bool) {
-	lost, marked := row.LostLeases()
-	if !marked {
+func (p *Place) Suspect() (width int, others time.Duration, is bool) {
+	lost := p.Lost
+	if lost == nil {
 		return 0, 0, false
 	}
 	alone, together := min(lost.Alone, maxLost), min(lost.Together, maxLost)
@@ -140,7 +140,7 @@ func (i *Isolation[R]) endClaim(rows int) {
 // suspect for which there is no room, it is put back, too, with what no handler has begun, and room for it is reserved:
 // until there is some no worker claims. Claimed, it would be lost with a row in flight that ends the process.
 func (i *Isolation[R]) admit(b *Buffer[R], rows []R) (admitted, back []R, most int) {
-	isMarked := func(row R) bool { _, marked := row.LostLeases(); return marked }
+	isMarked := func(row R) bool { return row.Place().Lost != nil }
 	if i == nil || !i.active.Load() && !slices.ContainsFunc(rows, isMarked) {
 		return rows, nil, math.MaxInt
 	}
@@ -158,7 +158,7 @@ func (i *Isolation[R]) admit(b *Buffer[R], rows []R) (admitted, back []R, most i
 		stays = 0
 	}
 	for at, row := range rows[:stays] {
-		own, others, is := Suspect(row)
+		own, others, is := row.Place().Suspect()
 		if is = is && !now.Before(i.rest); is {
 			most = min(most, own)
 			own = min(own, width)

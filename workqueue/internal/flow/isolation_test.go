@@ -23,7 +23,7 @@ func TestSuspects(t *testing.T) {
 		{"an hour ago, after two", &Losses{Together: 2, Ago: suspicion}, widthTwice, 2 * isolationTime},
 		{"more often than the doubling goes", &Losses{Alone: 100, Together: 100}, widthAlone, isolationTime << 9},
 	} {
-		width, others, is := Suspect(&row{lost: c.lost})
+		width, others, is := (&Place{Lost: c.lost}).Suspect()
 		if width != c.width || others != c.others || is != (width > 0) {
 			t.Errorf("%s: %d rows for %v, want %d for %v", c.name, width, others, c.width, c.others)
 		}
@@ -79,7 +79,7 @@ func TestASuspectRunsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var i Isolation[*row]
 		w, other := newWorker(&i), newWorker(&i)
-		suspect := &row{lost: &Losses{Alone: 1}}
+		suspect := &row{Place{Lost: &Losses{Alone: 1}}}
 		if started := w.claims(t, suspect, new(row), new(row)); len(started) != 0 || len(w.back) != 2 {
 			t.Errorf("%d rows start and %d are put back, want the suspect to wait until two have been put back",
 				len(started), len(w.back))
@@ -106,7 +106,7 @@ func TestRoomIsReservedForASuspect(t *testing.T) {
 		var i Isolation[*row]
 		w := newWorker(&i)
 		running := w.claims(t, new(row))
-		if started := w.claims(t, &row{lost: &Losses{Alone: 1}}); len(started) != 0 || len(w.back) != 1 {
+		if started := w.claims(t, &row{Place{Lost: &Losses{Alone: 1}}}); len(started) != 0 || len(w.back) != 1 {
 			t.Errorf("%d rows start and %d are put back, want the suspect to be put back", len(started), len(w.back))
 		}
 		if n := want(w.Buffer); n != -1 {

@@ -44,19 +44,19 @@ func (b *Buffer[R]) assign(rows []R) {
 	defer b.mu.Unlock()
 	now := time.Now()
 	for _, row := range rows {
-		topic := row.Topic()
-		if topic == "" {
+		p := row.Place()
+		if p.Topic == "" {
 			continue
 		}
-		s := b.shares[topic]
+		s := b.shares[p.Topic]
 		if s == nil {
 			if b.shares == nil {
 				b.shares = map[string]*share{}
 			}
-			s = &share{topic: topic}
-			b.shares[topic] = s
+			s = &share{topic: p.Topic}
+			b.shares[p.Topic] = s
 		}
-		s.used, row.Place().share = now, s
+		s.used, p.share = now, s
 	}
 	if now.Sub(b.pruned) < windowMemory {
 		return

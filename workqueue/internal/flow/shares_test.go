@@ -53,7 +53,7 @@ func TestATopicThatHangsLeavesPlaces(t *testing.T) {
 		b.Add(append(rowsOf("hangs", 12), rowsOf("works", 2)...), 100)
 		topics := map[string]int{}
 		for _, row := range takeAll(b) {
-			topics[row.topic]++
+			topics[row.place.Topic]++
 		}
 		if topics["hangs"] != 4 || topics["works"] != 2 {
 			t.Errorf("rows start by topic: %v, want a quarter of 16 of one that hangs, and all of the other", topics)

@@ -31,8 +31,7 @@ func (h *BatchHandling) begin() {
 	if !r.traces.Load() {
 		return
 	}
-	h.ctx, h.span = r.tracer.Start(h.ctx, r.processName, append(r.processSpan[:len(r.processSpan):len(r.processSpan)],
-		trace.WithLinks(producerLinks(h.rows)...))...)
+	h.ctx, h.span = r.begin(h.ctx, process, trace.WithLinks(producerLinks(h.rows)...))
 	if h.span.IsRecording() {
 		h.span.SetAttributes(attribute.Int("messaging.batch.message_count", h.rows.Len()))
 		h.span.SetAttributes(h.shared()...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,11 +36,11 @@ func (r *Recorder) Handle(ctx context.Context, row Row, start time.Time, delay t
 	if !r.traces.Load() { // an SDK that begins to trace does so with the next claim
 		return in, h
 	}
-	options := r.processSpan
 	if link, ok := producerLink(row.Headers); ok {
-		options = append(slices.Clip(options), trace.WithLinks(link))
+		in, h.span = r.begin(ctx, process, trace.WithLinks(link))
+	} else {
+		in, h.span = r.begin(ctx, process)
 	}
-	in, h.span = r.tracer.Start(ctx, r.processName, options...)
 	h.ctx = in
 	if h.span.IsRecording() {
 		h.span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()),
@@ -146,8 +145,7 @@ func (r *Recorder) Arrive(ctx context.Context, l Labels) (context.Context, Arriv
 func (a *Arrival) begin() {
 	r := a.recorder
 	defer r.contain()
-	a.ctx, a.span = r.tracer.Start(a.ctx, r.processName,
-		append(slices.Clip(r.processSpan), trace.WithAttributes(r.attributes(a.row.Labels)...))...)
+	a.ctx, a.span = r.begin(a.ctx, process, trace.WithAttributes(r.attributes(a.row.Labels)...))
 }
 
 // End tells the answer. A handler ran if the answer is processed or error.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -166,9 +167,14 @@ type Recorder struct {
 	workers atWork
 	traces  atomic.Bool // the span of the last claim was that of an SDK
 
-	// Made once for all handler calls, because they would be most of what a call allocates.
-	processName string
-	processSpan []trace.SpanStartOption
+	spans [operationCount]spanStart
+}
+
+// A spanStart is what all spans of an operation begin with. It is made once, because it would be most of what an
+// operation allocates, also if nobody traces.
+type spanStart struct {
+	name    string
+	options []trace.SpanStartOption
 }
 
 // New returns the telemetry of a table. Providers and a logger that are nil are the global ones.
@@ -182,10 +188,9 @@ func New(o Options) (*Recorder, error) {
 		meter:  scope.Meter(o.MeterProvider, "workqueue"),
 		logger: o.Logger.With("table", o.Table),
 	}
-	r.processName = process.String() + " " + r.table
-	r.processSpan = []trace.SpanStartOption{
-		trace.WithSpanKind(conventions[process].kind),
-		trace.WithAttributes(r.describe(process)...),
+	for op := range operationCount {
+		r.spans[op] = spanStart{op.String() + " " + r.table, []trace.SpanStartOption{
+			trace.WithSpanKind(conventions[op].kind), trace.WithAttributes(r.describe(op)...)}}
 	}
 	r.ofTable = prepare(r.destination()...)
 	if err := r.create(r.meter); err != nil {
@@ -236,17 +241,30 @@ type Call struct {
 func (r *Recorder) Start(ctx context.Context, op Operation, requested int) (context.Context, Call) {
 	c := Call{recorder: r, op: op, requested: requested, ctx: ctx, span: noSpan, start: time.Now()}
 	if op != Claim && conventions[op].traced {
-		c.trace(requested)
+		c.trace(requested, nil)
 	}
 	return c.ctx, c
 }
 
-func (c *Call) trace(rows int, more ...trace.SpanStartOption) {
+// begin begins a span of an operation.
+func (r *Recorder) begin(ctx context.Context, op Operation, more ...trace.SpanStartOption) (context.Context,
+	trace.Span) {
+	s := &r.spans[op]
+	return r.tracer.Start(ctx, s.name, append(slices.Clip(s.options), more...)...)
+}
+
+// trace begins the span of a call. That of a claim is linked to the producers of its rows, whose headers are read only
+// if it is recorded.
+func (c *Call) trace(n int, claimed Rows, more ...trace.SpanStartOption) {
 	r := c.recorder
 	defer r.contain()
-	c.ctx, c.span = r.tracer.Start(c.ctx, c.op.String()+" "+r.table, append(more,
-		trace.WithSpanKind(conventions[c.op].kind), trace.WithAttributes(append(r.describe(c.op),
-			attribute.Int("messaging.batch.message_count", rows))...))...)
+	c.ctx, c.span = r.begin(c.ctx, c.op, more...)
+	if c.span.IsRecording() {
+		c.span.SetAttributes(attribute.Int("messaging.batch.message_count", n))
+		for _, link := range producerLinks(claimed) {
+			c.span.AddLink(link)
+		}
+	}
 	if c.op == Claim {
 		r.traces.Store(c.span.SpanContext().IsValid())
 	}
@@ -269,7 +287,7 @@ func (c *Call) End(e Event) {
 		e.Rows = r.deadLetters(c.ctx, e.DeadLetters)
 	}
 	if c.op == Claim && (e.Changed > 0 || e.Err != nil) {
-		c.trace(e.Changed, trace.WithTimestamp(c.start), trace.WithLinks(producerLinks(e.Rows)...))
+		c.trace(e.Changed, e.Rows, trace.WithTimestamp(c.start))
 	}
 	r.measure(c.ctx, e)
 	r.report(c.ctx, c.span, e)
