@@ -124,7 +124,7 @@ func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
 	for _, m := range call.FindAllStringSubmatch(body, -1) {
-		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "and", "or"},
+		if !slices.Contains([]string{"extract", "values", "perform", "if", "case", "when", "then", "else", "and", "or"},
 			strings.ToLower(m[2])) {
 			calls = append(calls, m[2])
 		}
