@@ -249,7 +249,7 @@ func (m *move) state(ctx context.Context) (s MoveState, err error) {
 
 // inTx bounds nothing but waits: a key moves as a whole, however long that takes. Not every server has all timeouts.
 func (m *move) inTx(ctx context.Context, do func(*workqueue.Queue) error) error {
-	return workqueue.InTx(ctx, m.pool, func(tx workqueue.Tx) error {
+	return hinted(workqueue.InTx(ctx, m.pool, func(tx workqueue.Tx) error {
 		queue := m.table.In(tx)
 		_, err := queue.Exec(ctx, "SELECT set_config(name, '0', true) FROM pg_settings "+
 			"WHERE name IN ('statement_timeout', 'transaction_timeout')")
@@ -257,7 +257,7 @@ func (m *move) inTx(ctx context.Context, do func(*workqueue.Queue) error) error 
 			return err
 		}
 		return do(queue)
-	})
+	}))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

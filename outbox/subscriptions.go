@@ -3,7 +3,12 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/outbox/internal/log"
 	"github.com/txwork/txwork/workqueue"
@@ -15,17 +20,19 @@ type Subscription struct {
 	// Name has 1 to 48 characters a-z, 0-9 and _.
 	Name string
 
-	// Topics are those of its messages, or beginnings of topics with a * at the end, such as "order.*". Default: all.
+	// Topics are those of its messages, or beginnings of topics with a * at the end, such as "order.*". A * alone is
+	// all topics. Default: all; in a change, as they are.
 	Topics []string
 
-	// Headers are those that its messages must have, beside any others. Default: none.
+	// Headers are those that its messages must have, beside any others. An empty map is none. Default: none; in a
+	// change, as they are.
 	Headers map[string]string
 
 	// From is where it begins. Default: [Now].
 	From Start
 
 	// Lanes is how many consumers can read it at the same time, at most 64. Messages of one key are in one lane.
-	// Default: 1.
+	// Default: 1; in a change, as they are.
 	Lanes int
 }
 
@@ -80,7 +87,7 @@ type SubscriptionInfo struct {
 
 	Live    int64         // parked messages that have not ended
 	Dead    int64         // dead letters
-	Lost    int64         // messages that it has passed over, since ever
+	Lost    int64         // messages that it has passed over since it was made
 	Tick    int64         // the newest tick of the log
 	TickAge time.Duration // how old that is
 
@@ -114,9 +121,10 @@ func (o *Outbox) Subscribe(ctx context.Context, tx workqueue.Tx, s Subscription)
 		"coalesce(nullif($5::integer, 0), 1)", nil, s.Name, topics, headers, s.From.String(), s.Lanes)
 }
 
-// ChangeSubscription sets the topics and headers of a subscription, and its lanes unless they are 0. From is not
-// changed: see [Outbox.Replay]. The change holds from what each lane has settled, which is returned. Consumers that
-// have a page in hand lose it, and its messages are delivered again if they are still the subscription's.
+// ChangeSubscription sets the topics, headers and lanes of a subscription, of which nil and 0 stay as they are: the
+// topic * is all topics, and an empty map no headers. From is not changed: see [Outbox.Replay]. The change holds from
+// what each lane has settled, which is returned. Consumers that have a page in hand lose it, and its messages are
+// delivered again if they are still the subscription's.
 //
 // Lanes can be changed while all lanes are at one place with nothing in hand, as they are after a Replay in the same
 // transaction. In SQL it is outbox_log_change.
@@ -147,7 +155,8 @@ func (o *Outbox) ResumeSubscription(ctx context.Context, tx workqueue.Tx, name s
 }
 
 // Replay moves a subscription to a start. All since is delivered again, in order. If that is ahead of the subscription,
-// the messages in between are lost to it, which is recorded. A start before what the log keeps is refused.
+// the messages in between are lost to it, which is recorded. A start before what the log keeps, and one in the
+// future, is refused.
 //
 // Consumers that have a page in hand lose it. Parked messages stay and run, and what is replayed of their keys is
 // parked behind them. In SQL it is outbox_log_replay.
@@ -219,7 +228,8 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 	}, `SELECT s.name, CASE WHEN s.topics IS NOT NULL THEN
 			array_to_json(s.topics || ARRAY(SELECT p || '*' FROM unnest(s.prefixes) AS p))::text END,
 		s.headers::text, s.paused, s.created_at, l.live, l.dead,
-		(SELECT coalesce(sum(o.messages), 0)::bigint FROM `+o.named("loss")+` AS o WHERE o.subscription = s.name),
+		(SELECT coalesce(sum(o.messages), 0)::bigint FROM `+o.named("loss")+` AS o
+			WHERE o.subscription = s.name AND o.at >= s.created_at),
 		coalesce(l.tick, 0), coalesce(l.tick_seconds, 0), l.lane, l.messages, l.more, l.seconds, l.in_hand, l.attempts,
 		l.retained, l.unavailable_since, l.rests_until, l.cause
 		FROM `+o.named("lag")+`() AS l JOIN `+o.named("subscription")+` AS s ON s.name = l.subscription
@@ -244,7 +254,7 @@ func (s Subscription) filter() (topics, headers any, err error) {
 	if s.Topics != nil {
 		topics = s.Topics
 	}
-	if len(s.Headers) > 0 {
+	if s.Headers != nil {
 		encoded, err := json.Marshal(s.Headers)
 		if err != nil {
 			return nil, nil, err
@@ -272,10 +282,23 @@ func (o *Outbox) onSubscription(ctx context.Context, tx workqueue.Tx, verb, para
 	call := "SELECT * FROM " + o.named(verb) + "(" + params + ")"
 	if into == nil {
 		_, err := o.table.In(tx).Exec(ctx, call, args...)
+		return hinted(err)
+	}
+	return hinted(o.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(into...) }, call,
+		args...))
+}
+
+// hinted adds to what a function refuses what it says should be done, in the words of this package.
+func hinted(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.ColumnName == "" || pg.Hint == "" {
 		return err
 	}
-	return o.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(into...) }, call, args...)
+	return fmt.Errorf("%w: %s", err, inGo.Replace(strings.TrimSuffix(pg.Hint, ".")))
 }
+
+var inGo = strings.NewReplacer("-infinity", "outbox.Beginning", "infinity", "outbox.Now",
+	"parked => true", "deleteParked")
 
 // nothingAgain is in place of the columns of a replay.
 const nothingAgain = "0::bigint, false"
@@ -293,5 +316,5 @@ func (o *Outbox) moves(ctx context.Context, tx workqueue.Tx, verb, params, again
 		all = append(all, m)
 		return err
 	}, "SELECT lane, tick, done, taken, lost, "+again+" FROM "+o.named(verb)+"("+params+") ORDER BY lane", args...)
-	return all, err
+	return all, hinted(err)
 }

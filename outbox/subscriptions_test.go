@@ -116,6 +116,22 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 				f.list(w)[0].Lanes[0].Messages != 1 {
 				t.Errorf("replayed: %+v", moved)
 			}
+			in("change what is named", func(tx workqueue.Tx) (err error) {
+				_, err = f.box.ChangeSubscription(ctx, tx, outbox.Subscription{Name: "audit",
+					Headers: map[string]string{"region": "us"}})
+				return err
+			})
+			if a := f.list(w)[0]; !slices.Equal(a.Topics, []string{"paid"}) || a.Headers["region"] != "us" {
+				t.Errorf("with other headers: %+v", a)
+			}
+			in("change to all", func(tx workqueue.Tx) (err error) {
+				_, err = f.box.ChangeSubscription(ctx, tx, outbox.Subscription{Name: "audit", Topics: []string{"*"},
+					Headers: map[string]string{}})
+				return err
+			})
+			if a := f.list(w)[0]; a.Topics != nil || a.Headers != nil {
+				t.Errorf("with all topics and any headers: %+v", a)
+			}
 			var removed outbox.Unsubscribed
 			in("unsubscribe", func(tx workqueue.Tx) (err error) {
 				removed, err = f.box.Unsubscribe(ctx, tx, "billing", false)
@@ -123,6 +139,12 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 			})
 			if removed != (outbox.Unsubscribed{Lanes: 2, Lost: 1}) || len(f.list(w)) != 1 {
 				t.Errorf("removed %+v", removed)
+			}
+			in("subscribe once more", func(tx workqueue.Tx) error {
+				return f.box.Subscribe(ctx, tx, outbox.Subscription{Name: "billing"})
+			})
+			if b := f.list(w)[1]; b.Lost != 0 {
+				t.Errorf("a new subscription has lost %d messages, those of its namesake", b.Lost)
 			}
 		})
 	}
@@ -178,11 +200,18 @@ func TestWhatSubscriptionsRefuse(t *testing.T) {
 		"name must have": func(tx workqueue.Tx) error {
 			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "a:b"})
 		},
-		"topics must be": func(tx workqueue.Tx) error {
+		"topics must have 1": func(tx workqueue.Tx) error {
 			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "s", Topics: []string{}})
 		},
 		"lanes is -1": func(tx workqueue.Tx) error {
 			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "s", Lanes: -1})
+		},
+		"* alone is all": func(tx workqueue.Tx) error {
+			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "s", Topics: []string{"or*er"}})
+		},
+		"The latest start is outbox.Now": func(tx workqueue.Tx) error {
+			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "s",
+				From: outbox.At(time.Now().Add(time.Hour))})
 		},
 		"lanes must be": func(tx workqueue.Tx) error {
 			return f.box.Subscribe(t.Context(), tx, outbox.Subscription{Name: "s", Lanes: 65})

@@ -69,7 +69,8 @@ func LeaveFor(d time.Duration, cause error) error {
 // in all processes, for half a second at first; then one message probes the destination. If the probe is Unavailable,
 // too, the rest doubles, up to ten seconds, each less up to a fifth. Any other end of the probe that its handler
 // decides on, except a snooze, [LeaveFor] and a cancel, opens the topic. The error of the row is the cause, and since
-// when it has been put back for it.
+// when it has been put back for it. Of an outbox that is a log, the subscription rests in place of the topic, whatever
+// topics it has.
 //
 // In a table without topics the row is due again after 8 to 10 seconds, as by [SnoozeFor]. So it is where row-level
 // security binds the worker, who cannot decide for the rows of others.

@@ -4372,8 +4372,14 @@ BEGIN
     IF ($2 IS NULL OR array_ndims($2) = 1 AND cardinality($2) <= 100
         AND array_position($2, NULL) IS NULL AND array_position($2, '') IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
-            MESSAGE = 'topics must be NULL, or have 1 to 100 topics of which none is NULL or empty',
-            HINT = 'NULL is all topics.';
+            MESSAGE = 'topics must have 1 to 100 topics, of which none is NULL or empty',
+            HINT = 'Give topics, or the beginning of topics with a * at its end: order.* has order.new. A * alone is all.';
+    END IF;
+    IF ($2 IS NULL OR NOT EXISTS (
+        SELECT FROM unnest($2) AS t WHERE strpos(left(t, -1), '*') > 0)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
+            MESSAGE = 'topics must have a * at the end of a topic only',
+            HINT = 'Give topics, or the beginning of topics with a * at its end: order.* has order.new. A * alone is all.';
     END IF;
     IF ($3 IS NULL OR jsonb_typeof($3) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -4385,10 +4391,15 @@ BEGIN
             MESSAGE = 'start must not be NULL',
             HINT = 'infinity is now, and -infinity the beginning.';
     END IF;
+    IF (NOT isfinite($4) OR $4 < clock_timestamp() + interval '1 minute') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = 'start is in the future',
+            HINT = 'Give a time that has been. The latest start is infinity.';
+    END IF;
     IF ($5 BETWEEN 1 AND 64) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
             MESSAGE = 'lanes must be between 1 and 64',
-            HINT = 'Call again for more rows.';
+            HINT = 'Give as many as consumers are to read it at the same time.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
@@ -4405,11 +4416,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
             MESSAGE = format('start %s is before the messages that are kept', $4),
             HINT = format('Start at %s or later, or at -infinity: with the oldest message that is kept.',
-                (SELECT min(t.at) FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
+                (SELECT to_char(min(t.at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
     END IF;
     INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes)
-    SELECT $1, CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, $3, $5
+    SELECT $1, CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, nullif($3, '{}'), $5
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
@@ -5582,6 +5594,11 @@ BEGIN
             MESSAGE = 'start must not be NULL',
             HINT = 'infinity is now, and -infinity the beginning.';
     END IF;
+    IF (NOT isfinite($2) OR $2 < clock_timestamp() + interval '1 minute') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = 'start is in the future',
+            HINT = 'Give a time that has been. The latest start is infinity.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -5600,7 +5617,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
             MESSAGE = format('start %s is before the messages that are kept', $2),
             HINT = format('Start at %s or later, or at -infinity: with the oldest message that is kept.',
-                (SELECT min(t.at) FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
+                (SELECT to_char(min(t.at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
     END IF;
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
     IF own.s.name IS NULL THEN
@@ -5676,12 +5694,15 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cut"(text, interval, timestamptz) FROM PUBLIC;
 
--- Sets which messages a subscription has: NULL is all topics, or any headers. It holds from what each lane has settled,
--- which is said of each: messages up to the number done, of the batch behind the tick, were delivered as it was before.
+-- Sets which messages a subscription has. NULL leaves what it had: the topics {*} are all topics, and the headers {}
+-- are any headers. It holds from what each lane has settled, which is said of each: messages up to the number done, of
+-- the batch behind the tick, were delivered as it was before.
 -- A page in hand is taken from its consumer, and its messages are delivered again if the subscription still has them.
 --
 -- Lanes can be changed while all are at one tick and no batch is in hand: then no key has messages in two of them.
-CREATE FUNCTION "{{schema}}"."outbox_log_change"(name text, topics text[], headers jsonb, lanes integer DEFAULT NULL)
+CREATE FUNCTION "{{schema}}"."outbox_log_change"(
+    name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, lanes integer DEFAULT NULL
+)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5708,8 +5729,14 @@ BEGIN
     IF ($2 IS NULL OR array_ndims($2) = 1 AND cardinality($2) <= 100
         AND array_position($2, NULL) IS NULL AND array_position($2, '') IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
-            MESSAGE = 'topics must be NULL, or have 1 to 100 topics of which none is NULL or empty',
-            HINT = 'NULL is all topics.';
+            MESSAGE = 'topics must have 1 to 100 topics, of which none is NULL or empty',
+            HINT = 'Give topics, or the beginning of topics with a * at its end: order.* has order.new. A * alone is all.';
+    END IF;
+    IF ($2 IS NULL OR NOT EXISTS (
+        SELECT FROM unnest($2) AS t WHERE strpos(left(t, -1), '*') > 0)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
+            MESSAGE = 'topics must have a * at the end of a topic only',
+            HINT = 'Give topics, or the beginning of topics with a * at its end: order.* has order.new. A * alone is all.';
     END IF;
     IF ($3 IS NULL OR jsonb_typeof($3) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -5719,7 +5746,7 @@ BEGIN
     IF ($4 IS NULL OR $4 BETWEEN 1 AND 64) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
             MESSAGE = 'lanes must be between 1 and 64',
-            HINT = 'NULL leaves them as they are.';
+            HINT = 'Give as many as consumers are to read it at the same time.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
@@ -5747,9 +5774,11 @@ BEGIN
         moves := true;
     END IF;
     UPDATE "{{schema}}"."outbox_log_subscription" AS s
-    SET (topics, prefixes) = (CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END), headers = $3, lanes = coalesce($4, s.lanes)
+    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE nullif($3, '{}') END, lanes = coalesce($4, s.lanes)
     WHERE s.name = $1;
+    UPDATE "{{schema}}"."outbox_log_subscription" AS s SET (topics, prefixes) = (CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END)
+    WHERE s.name = $1 AND $2 IS NOT NULL;
     RETURN QUERY
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
@@ -6312,7 +6341,7 @@ BEGIN
     IF ($2 BETWEEN 1 AND 64) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
             MESSAGE = 'lanes must be between 1 and 64',
-            HINT = 'Call again for more rows.';
+            HINT = 'Give as many as consumers are to read it at the same time.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN

@@ -80,6 +80,8 @@ const (
 	maxDueBytes = 16 << 20
 	maxCounted  = 100_000 // messages among which a removal counts those that are lost
 	maxVanished = 10
+
+	clockSkew = "1 minute" // by which the clock of who names a start may be ahead
 )
 
 // A view is the data of the templates.
@@ -321,16 +323,20 @@ func (v view) StartsAt(param string) string {
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
             MESSAGE = format('start %%s is before the messages that are kept', %[3]s),
             HINT = format('Start at %%s or later, or at -infinity: with the oldest message that is kept.',
-                (SELECT min(t.at) FROM %[2]s AS t WHERE t.n >= own.gone));
+                (SELECT to_char(min(t.at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                FROM %[2]s AS t WHERE t.n >= own.gone));
     END IF;`, v.Named("state"), v.Named("tick"), param)
 }
 
-// Patterns are the columns topics and prefixes of a list of topics.
+// Patterns are the columns topics and prefixes of a list of topics. NULL is all of them, as is a list with *.
 func (view) Patterns(param string) string {
-	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT t FROM unnest(%[1]s) AS t "+
-		"WHERE right(t, 1) <> '*') END,\n        CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest(%[1]s) AS t "+
-		"WHERE right(t, 1) = '*') END", param)
+	return fmt.Sprintf("CASE WHEN '*' <> ALL (%[1]s) THEN ARRAY(SELECT t FROM unnest(%[1]s) AS t "+
+		"WHERE right(t, 1) <> '*') END,\n        CASE WHEN '*' <> ALL (%[1]s) THEN ARRAY(SELECT left(t, -1) "+
+		"FROM unnest(%[1]s) AS t WHERE right(t, 1) = '*') END", param)
 }
+
+// Selected is the column of the headers that messages must have. NULL is none, as is an empty object.
+func (view) Selected(param string) string { return fmt.Sprintf("nullif(%s, '{}')", param) }
 
 // TakesPage are assignments that take the page in hand from its consumer. The token of a batch that has ended stays, so
 // that its settle can be repeated.

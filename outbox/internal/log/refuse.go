@@ -38,8 +38,14 @@ func (view) RefusesName(param string) string {
 func (view) RefusesTopics(param string) string {
 	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR array_ndims(%[1]s) = 1 AND cardinality(%[1]s) <= 100\n"+
 		"        AND array_position(%[1]s, NULL) IS NULL AND array_position(%[1]s, '') IS NULL", param), "topics",
-		"must be NULL, or have 1 to 100 topics of which none is NULL or empty", "NULL is all topics.")
+		"must have 1 to 100 topics, of which none is NULL or empty", topicsHint) + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR NOT EXISTS (\n"+
+			"        SELECT FROM unnest(%[1]s) AS t WHERE strpos(left(t, -1), '*') > 0)", param), "topics",
+			"must have a * at the end of a topic only", topicsHint)
 }
+
+// topicsHint says what topics a subscription can have. One with a * of its own is had by what is before it.
+const topicsHint = "Give topics, or the beginning of topics with a * at its end: order.* has order.new. A * alone is all."
 
 // RefusesHeaders refuses what no message has as its headers.
 func (view) RefusesHeaders(param string) string {
@@ -47,21 +53,27 @@ func (view) RefusesHeaders(param string) string {
 		"must be an object", "Give the headers that messages must have.")
 }
 
-// RefusesStart refuses NULL.
+// RefusesStart refuses NULL, and what has not come.
 func (view) RefusesStart(param string) string {
-	return sqltext.Given(param, "start", "infinity is now, and -infinity the beginning.")
+	return sqltext.Given(param, "start", "infinity is now, and -infinity the beginning.") + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf("NOT isfinite(%[1]s) OR %[1]s < clock_timestamp() + interval '%[2]s'", param,
+			clockSkew), "start", "is in the future", "Give a time that has been. The latest start is infinity.")
 }
 
 // RefusesLanes refuses a number of lanes.
 func (view) RefusesLanes(param string) string {
-	return sqltext.Bounded(param, "lanes", maxLanes)
+	return sqltext.RefuseUnless(fmt.Sprintf("%s BETWEEN 1 AND %d", param, maxLanes), "lanes", lanesRule, lanesHint)
 }
 
 // RefusesLanesUnlessNull is the same for a number that may be left out.
 func (view) RefusesLanesUnlessNull(param string) string {
 	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN 1 AND %[2]d", param, maxLanes), "lanes",
-		fmt.Sprintf("must be between 1 and %d", maxLanes), "NULL leaves them as they are.")
+		lanesRule, lanesHint)
 }
+
+const lanesHint = "Give as many as consumers are to read it at the same time."
+
+var lanesRule = fmt.Sprintf("must be between 1 and %d", maxLanes)
 
 // RefusesNoToken refuses a call without an owner.
 func (view) RefusesNoToken(param string) string {

@@ -198,10 +198,50 @@ func TestChange(t *testing.T) {
 	f.want("by the new pattern", f.drain("s", 2), "b.1", "b.2", "a.3")
 	f.exec(f.Pool, "SELECT "+f.name+"_append('b.4', 'b.4')")
 	f.exec(f.Pool, "SELECT "+f.name+`_append('a.4', 'a.4', headers => '{"region": "eu"}')`)
-	if got := f.verb(f.Pool, `change('s', NULL, '{"region": "eu"}')`); got[0].Taken {
+	if got := f.verb(f.Pool, `change('s', '{*}', '{"region": "eu"}')`); got[0].Taken {
 		t.Error("change took a page, and there was none")
 	}
 	f.want("by the new headers", f.drain("s", 2), "a.4")
+}
+
+// Topics that no message can have, or that nobody can have meant, are refused.
+func TestTopicsThatMatchNothing(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	for _, topics := range []string{"or*er", "a,*.new", "**", "o*r*", `""`, ""} {
+		for _, call := range []string{"subscribe('t', $1::text[])", "change('s', $1::text[])"} {
+			_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_"+call, "{"+topics+"}")
+			f.refusedOf(call+" with "+topics, err, "22023", "topics", "a * at its end")
+		}
+	}
+}
+
+// A change keeps what it does not name. All topics are *, and any headers an empty object.
+func TestAChangeKeepsWhatItDoesNotName(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.tick()
+	f.exec(f.Pool, "SELECT "+f.name+`_subscribe('s', '{t,o.*}', '{"region": "eu"}')`)
+	for _, c := range []struct{ call, topics, headers string }{
+		{"lanes => 2", "{t} {o.}", `{"region": "eu"}`},
+		{"topics => '{u}'", "{u} {}", `{"region": "eu"}`},
+		{`headers => '{"region": "us"}'`, "{u} {}", `{"region": "us"}`},
+		{"topics => '{*}'", "all", `{"region": "us"}`},
+		{"topics => '{u,v*}'", "{u} {v}", `{"region": "us"}`},
+		{"headers => '{}'", "{u} {v}", "any"},
+	} {
+		f.exec(f.Pool, "SELECT "+f.name+"_change('s', "+c.call+")")
+		topics := value[string](f, f.Pool, "SELECT coalesce(topics::text || ' ' || prefixes::text, 'all') FROM "+f.name+
+			"_subscription")
+		headers := value[string](f, f.Pool, "SELECT coalesce(headers::text, 'any') FROM "+f.name+"_subscription")
+		if topics != c.topics || headers != c.headers {
+			t.Errorf("after %s: topics %s, headers %s, want %s and %s", c.call, topics, headers, c.topics, c.headers)
+		}
+	}
+	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('all', '{*}', '{}')")
+	f.append(f.Pool, "a")
+	f.want("all topics, without headers", f.drain("all", 10), "a")
 }
 
 // A fetch that waits for a change, or comes in between, sees the subscription as it was changed.
@@ -308,6 +348,12 @@ func TestReplay(t *testing.T) {
 	f.refusedOf("no start", err, "22023", "start", "infinity")
 	_, err = f.Pool.Exec(f.Context(), "SELECT "+f.name+"_replay('t', 'infinity')")
 	f.refusedOf("an unknown subscription", err, "22023", "name", "Subscribe")
+	for _, call := range []string{"replay('s', now() + interval '1 hour')",
+		"subscribe('u', start => now() + interval '1 hour')"} {
+		_, err = f.Pool.Exec(f.Context(), "SELECT "+f.name+"_"+call)
+		f.refusedOf("a start in the future", err, "22023", "start", "The latest start is infinity")
+	}
+	f.exec(f.Pool, "SELECT "+f.name+"_replay('s', now() + interval '30 seconds')") // of a clock that is ahead
 }
 
 // A replay counts what was settled and is delivered again, of the lane's messages and not of others, to the message
@@ -398,6 +444,9 @@ func TestReplayBeforeWhatIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, _, _ := strings.Cut(strings.TrimPrefix(e.Hint, "Start at "), " or later")
+	if _, err := time.Parse(time.RFC3339, at); err != nil {
+		t.Errorf("the hint has a time that only PostgreSQL takes: %v", err)
+	}
 	f.exec(f.Pool, "SELECT "+f.name+"_replay('s', $1::text::timestamptz)", at)
 	f.in(f.Pool, 1, "b")
 	f.want("from what the hint says", f.drain("s", 10), "b")

@@ -1,9 +1,12 @@
--- Sets which messages a subscription has: NULL is all topics, or any headers. It holds from what each lane has settled,
--- which is said of each: messages up to the number done, of the batch behind the tick, were delivered as it was before.
+-- Sets which messages a subscription has. NULL leaves what it had: the topics {*} are all topics, and the headers {}
+-- are any headers. It holds from what each lane has settled, which is said of each: messages up to the number done, of
+-- the batch behind the tick, were delivered as it was before.
 -- A page in hand is taken from its consumer, and its messages are delivered again if the subscription still has them.
 --
 -- Lanes can be changed while all are at one tick and no batch is in hand: then no key has messages in two of them.
-CREATE FUNCTION {{.Named "change"}}(name text, topics text[], headers jsonb, lanes integer DEFAULT NULL)
+CREATE FUNCTION {{.Named "change"}}(
+    name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, lanes integer DEFAULT NULL
+)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -27,8 +30,10 @@ BEGIN
         moves := true;
     END IF;
     UPDATE {{.Named "subscription"}} AS s
-    SET (topics, prefixes) = ({{.Patterns "$2"}}), headers = $3, lanes = coalesce($4, s.lanes)
+    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE {{.Selected "$3"}} END, lanes = coalesce($4, s.lanes)
     WHERE s.name = $1;
+    UPDATE {{.Named "subscription"}} AS s SET (topics, prefixes) = ({{.Patterns "$2"}})
+    WHERE s.name = $1 AND $2 IS NOT NULL;
     RETURN QUERY
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM {{.Named "position"}} AS p WHERE p.subscription = $1

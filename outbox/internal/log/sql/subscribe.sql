@@ -23,7 +23,7 @@ BEGIN
     {{.RefusesSession "a subscription"}}
     {{.StartsAt "$4"}}
     INSERT INTO {{.Named "subscription"}} (name, topics, prefixes, headers, lanes)
-    SELECT $1, {{.Patterns "$2"}}, $3, $5
+    SELECT $1, {{.Patterns "$2"}}, {{.Selected "$3"}}, $5
     ON CONFLICT DO NOTHING;
     {{.RefusesTaken}}
     INSERT INTO {{.Named "position"}} (subscription, lane, seen)
