@@ -218,7 +218,7 @@ var remedies = []remedy{
 		then: (*cli).cut},
 	{code: "subscription-unserved", only: "remove", make: against(func(c *cli) { c.logged("1 hour") }),
 		then: func(c *cli) { c.run("subscriptions", "remove", "audit", "--yes").ok() }},
-	{code: "subscription-behind", make: against(func(c *cli) {
+	{code: "subscription-behind", only: "cut", make: against(func(c *cli) {
 		c.logged("1 hour")
 		c.log("SELECT outbox_log_fetch('audit', '" + uuid.NewString() + "', '1 hour', 10)")
 	}), then: (*cli).cut},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
@@ -42,7 +43,7 @@ var logChecks = []check{
 		title:   "a subscription whose messages wait although it is read",
 		from:    rough(defaultThresholds.Backlog) + "; critical from " + rough(12*defaultThresholds.Backlog),
 		meaning: "Messages are delivered late, and the log keeps them for as long.",
-		remedy: "wait for a destination that is unavailable; make its handlers faster, or give it more of them or more " +
+		remedy: "bring back a destination that is unavailable; make its handlers faster, or give it more of them or more " +
 			"lanes; only if nobody needs old messages, let it pass over them with `txwork subscriptions cut`",
 		look: inLog(slowSubscriptions),
 	},
@@ -63,6 +64,9 @@ var logChecks = []check{
 		look:    inLog(untrimmedLog),
 	},
 }
+
+// maxLanes is how many lanes a subscription can have.
+const maxLanes = 64
 
 // untrimmed is how old messages may be that all have passed: they are kept for a week, and removed by the day.
 const untrimmed = 9 * 24 * time.Hour
@@ -251,12 +255,7 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 		f := Finding{
 			Title:    fmt.Sprintf("%s: subscription %s is behind%s: %s", l.Name, s.Name, away(&s), behind(&s)),
 			Evidence: subscriptionEvidence(&s),
-			Remedy: Remedy{
-				Do: "Find out what its handlers wait for: messages wait for a destination that is unavailable, and nothing " +
-					"is lost. Give its relays more handlers, or the subscription more lanes. Only if nobody needs old messages, " +
-					"let it pass over them: this says what would be lost.",
-				Commands: []string{l.cut(x, s.Name, x.Thresholds.Backlog)},
-			},
+			Remedy:   l.faster(x, &s),
 		}
 		if seconds(s.Age()) > 12*x.Thresholds.Backlog {
 			f.Severity = Critical
@@ -264,6 +263,30 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 		all = append(all, f)
 	}
 	return l.shown(all, "subscription"), err
+}
+
+// faster is what helps a subscription that is behind.
+func (l *logTable) faster(x *examination, s *survey.Subscription) Remedy {
+	if s.Rest != nil {
+		return Remedy{
+			Do: "Bring its destination back. Its messages wait, and nothing is lost: one of them probes the destination at " +
+				"least every 10 seconds, and the relays go on as soon as it answers. This has them try at once.",
+			Commands: []string{x.command("subscriptions", "resume", s.Name)},
+		}
+	}
+	return Remedy{
+		Do: "Find out what its handlers wait for. Give its relays more handlers, or the subscription more lanes: the first " +
+			"command says how many messages come again if lanes are added. Only if nobody needs old messages, let it pass " +
+			"over them: the second says what would be lost.",
+		Commands: []string{l.widen(x, s), l.cut(x, s.Name, x.Thresholds.Backlog)},
+	}
+}
+
+// widen is the command that says what it repeats to double the lanes of a subscription while its consumers run: all go
+// back to one place that none of them has passed, with a minute to spare until somebody runs it.
+func (l *logTable) widen(x *examination, s *survey.Subscription) string {
+	return x.command("subscriptions", "change", s.Name, "--lanes", fmt.Sprint(min(2*len(s.Lanes), maxLanes)),
+		"--replay-from", fmt.Sprintf("%.0fm", math.Ceil(s.Age()/60)+1), "--dry-run")
 }
 
 func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all []Finding, err error) {

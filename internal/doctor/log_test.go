@@ -103,6 +103,9 @@ func TestASubscriptionThatIsBehind(t *testing.T) {
 		t.Errorf("a day behind: %s", f.Severity)
 	}
 	w.keeps(f)
+	if !strings.Contains(f.Remedy.Commands[0], "subscriptions change billing --lanes 2 --replay-from ") {
+		t.Errorf("the remedy is %+v", f.Remedy)
+	}
 	w.exec("SELECT outbox_log_cut('billing', '5 minutes')")
 	w.goneAfter(f, byWord, want)
 	w.exec("UPDATE outbox_log_position SET locked_until = now() - interval '1 minute'")
@@ -122,7 +125,10 @@ func TestASubscriptionWhoseDestinationIsUnavailable(t *testing.T) {
 	if e := f.Evidence[0]; e.Get("cause") != "connection refused" || e.Get("unavailable_seconds") == nil {
 		t.Errorf("the evidence is %+v", e)
 	}
-	w.keeps(f)
+	if r := f.Remedy; !strings.HasPrefix(r.Do, "Bring its destination back") || len(r.Commands) != 1 ||
+		!strings.Contains(r.Commands[0], "subscriptions resume billing") {
+		t.Errorf("the remedy is %+v", r)
+	}
 	w.exec("UPDATE outbox_log_position SET rest.until = now() - interval '5 minutes'")
 	w.finds("subscription-unserved", []string{"billing"})
 }
