@@ -172,6 +172,8 @@ var notFollowed = map[string][]string{
 		"Open the outbox with Storage MoveToLog or Log",         // TestRowsAreRefusedAfterTheSwitch
 		"Repeat the transaction.",                               // the same
 		"Pause the subscription.",                               // TestTopicsAreNotPausedAfterTheSwitch
+		"pass --replay-from",                                    // TestSubscriptions
+		"The latest start is infinity",                          // the same
 		"could move to the log",                                 // TestAMoveWithoutATableOfRows
 		"Open the outbox with Storage MoveToLog or Rows",        // TestMessagesAreRefusedAfterTheWayBack
 		"Pause the subscription, and call it again",             // TestTheWayBackWaitsForMessagesInHand

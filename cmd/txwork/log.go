@@ -97,12 +97,17 @@ func printLags(w io.Writer, all []operate.Subscription) error {
 		return err
 	}
 	for _, s := range all {
-		if r := s.Rest; r != nil {
-			fmt.Fprintf(w, "%s: its destination has been unavailable for %s, and %s: %s\n", named(s.Name),
-				rough(seconds(r.Unavailable)), nextProbe(r), harmless(r.Cause))
+		if s.Rest != nil {
+			fmt.Fprintln(w, restLine(s.Name, s.Rest))
 		}
 	}
 	return nil
+}
+
+// restLine says since when the destination of a subscription has been unavailable, why, and when it is probed.
+func restLine(subscription string, r *operate.Rest) string {
+	return fmt.Sprintf("%s: its destination has been unavailable for %s, and %s: %s", named(subscription),
+		rough(seconds(r.Unavailable)), nextProbe(r), harmless(r.Cause))
 }
 
 // subscriptionState is what keeps a subscription from going on.
@@ -223,7 +228,7 @@ func (a *app) printMessage(m *operate.LogMessage) error {
 
 // messageState says what has become of a message.
 func messageState(s operate.MessageState) string {
-	state := strings.ReplaceAll(s.State, "_", " ")
+	state := strings.ReplaceAll(strings.Replace(s.State, "_or_before_", ", or before its ", 1), "_", " ")
 	if s.Parked != nil {
 		state += ", and parked as row " + s.Parked.String()
 	}

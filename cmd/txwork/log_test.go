@@ -53,22 +53,25 @@ func TestAMessageOfALog(t *testing.T) {
 		c.log("SELECT outbox_log_fetch('" + name + "', '" + id.String() + "', '1 hour', 10)")
 	}
 	c.log(`SELECT outbox_log_settle('parked', '`+id.String()+`', seq, jsonb_build_array(jsonb_build_object('seq', seq)))
-		FROM outbox_log WHERE topic = 't' AND key IS NOT NULL`, "SELECT outbox_log_cut('passed', '0')")
+		FROM outbox_log WHERE topic = 't' AND key IS NOT NULL`, "SELECT outbox_log_cut('passed', '0')", "SELECT outbox_log_subscribe('late')",
+		"SELECT outbox_log_subscribe('other', '{u}')")
 	m := decode[operate.LogMessage](c.run("show", "outbox_log", id.String(), "--payloads", "--json").ok())
 	var states []string
 	for _, s := range m.Subscriptions {
 		states = append(states, s.Subscription+" "+s.State)
 	}
-	if got := strings.Join(states, ", "); got != "audit not_selected, in_hand in_hand, parked passed, passed passed" {
+	if got := strings.Join(states, ", "); got != "audit not_its_headers, in_hand in_hand, "+
+		"late passed_or_before_start, other not_its_topic, parked passed, passed passed" {
 		t.Errorf("states are %s", got)
 	}
 	if m.ID != id || m.Topic != "t" || m.Key == nil || *m.Key != "order 17" || m.Payload.Text == nil ||
-		*m.Payload.Text != "hello" || m.Subscriptions[2].Parked == nil || m.Subscriptions[3].Parked != nil {
+		*m.Payload.Text != "hello" || m.Subscriptions[4].Parked == nil || m.Subscriptions[5].Parked != nil {
 		text, _ := json.Marshal(m)
 		t.Errorf("the message is %s", text)
 	}
 	c.run("show", "outbox_log", id.String()).ok().prints("order 17", "5 bytes (--payloads shows them)",
-		"in_hand, lane 0: in hand", "parked, lane 0: passed, and parked as row "+m.Subscriptions[2].Parked.String())
+		"in_hand, lane 0: in hand", "late, lane 0: passed, or before its start",
+		"other, lane 0: not its topic", "parked, lane 0: passed, and parked as row "+m.Subscriptions[4].Parked.String())
 	c.run("show", "outbox_log", uuid.NewString()).exits(exitFailure).says("has no message")
 	later := uuid.NewString()
 	c.log("SELECT outbox_log_append('t', '', id => '" + later + "', scheduled_at => now() + interval '1 hour')")

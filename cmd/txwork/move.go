@@ -51,7 +51,7 @@ func newMoveCommand(a *app) *cobra.Command {
 		}
 		return a.withOutbox(cmd.Context(), outbox.Options{Storage: outbox.MoveToLog}, "",
 			func(d *database, box *outbox.Outbox) error {
-				return hinted(conclude(move(cmd.Context(), d, box, o)))
+				return inCommands(conclude(move(cmd.Context(), d, box, o)))
 			})
 	}
 	return cmd

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -36,19 +36,33 @@ func newSubscriptionsCommand(a *app) *cobra.Command {
 // withLog connects and makes sure that the schema has a log.
 func (a *app) withLog(ctx context.Context, do func(*database, *outbox.Outbox) error) error {
 	return a.withOutbox(ctx, outbox.Options{Storage: outbox.Log}, "", func(d *database, box *outbox.Outbox) error {
-		return hinted(conclude(do(d, box)))
+		return inCommands(conclude(do(d, box)))
 	})
 }
 
-// hinted adds what the functions of the log say should be done about what they refuse.
-func hinted(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.ColumnName == "" || pg.Hint == "" {
+// A commandError says what the library says in the words of the commands.
+type commandError struct {
+	error
+	text string
+}
+
+func (e commandError) Error() string { return e.text }
+func (e commandError) Unwrap() error { return e.error }
+
+// inCommands replaces what the library calls otherwise than the commands do.
+func inCommands(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := ofCommands.Replace(err.Error())
+	if text == err.Error() {
 		return err
 	}
-	hint := strings.ReplaceAll(pg.Hint, "parked => true", "--parked")
-	return fmt.Errorf("%w: %s", err, strings.TrimSuffix(hint, "."))
+	return commandError{err, text}
 }
+
+var ofCommands = strings.NewReplacer("outbox.Beginning", "beginning", "outbox.Now", "now", "deleteParked", "--parked",
+	"replay to one place in the same transaction before", "pass --replay-from, which moves all to one place")
 
 // A shownSubscription is a subscription, and how far it is behind.
 type shownSubscription struct {
@@ -123,10 +137,6 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "STATE", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
 		"DEAD", "LOST", "RETAINED")
 	for _, s := range all {
-		topics := "*"
-		if s.Topics != nil {
-			topics = strings.Join(s.Topics, " ")
-		}
 		state := operate.Subscription{Paused: s.Paused, Rest: s.Rest}
 		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost)} // the subscription
 		for _, l := range s.Lanes {
@@ -134,20 +144,28 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 			if l.Messages > 0 {
 				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
 			}
-			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), subscriptionState(&state),
+			g.add(named(s.Name), fmt.Sprint(l.Lane), shownTopics(s.Topics), subscriptionState(&state),
 				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], kilobytes(l.Retained))
 			of = []string{"", "", ""} // only once
 		}
 	}
-	return g.flush()
+	if err := g.flush(); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Rest != nil {
+			fmt.Fprintln(a.stdout, restLine(s.Name, s.Rest))
+		}
+	}
+	return nil
 }
 
 // selectFlags are the flags that say which messages a subscription has.
 func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription) {
 	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of "+
-		"topics that begin so; repeat for more (default: all)")
+		"topics that begin so; repeat for more (default: all, or as they are)")
 	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; "+
-		"repeat for more")
+		"repeat for more (default: any, or as they are)")
 	flags.IntVar(&s.Lanes, "lanes", 0, "how many consumers can read it at once (default: 1, or as it is)")
 }
 
@@ -189,7 +207,8 @@ func (f *startFlag) Set(text string) error {
 
 // An addedSubscription is what add prints.
 type addedSubscription struct {
-	Subscription string `json:"subscription"` // its name
+	Subscription string      `json:"subscription"` // its name
+	Filter       shownFilter `json:"filter"`       // which messages it has, and where it begins
 }
 
 func newSubscriptionsAddCommand(a *app) *cobra.Command {
@@ -202,17 +221,21 @@ func newSubscriptionsAddCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name, s.From = args[0], from.start
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
-			err := d.Act(cmd.Context(), subscriptionAct("subscribe", s.Name), func(tx workqueue.Tx) (int, error) {
-				return 1, box.Subscribe(cmd.Context(), tx, s)
+			var f shownFilter
+			err := d.Act(cmd.Context(), subscriptionAct("subscribe", s.Name), func(tx workqueue.Tx) (n int, err error) {
+				if err = box.Subscribe(cmd.Context(), tx, s); err == nil {
+					f, err = d.filterOf(cmd.Context(), tx, s.Name)
+				}
+				return 1, err
 			})
 			if err != nil {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(addedSubscription{s.Name})
+				return a.printJSON(addedSubscription{s.Name, f})
 			}
-			_, err = fmt.Fprintf(a.stdout, "subscription %s added\n", named(s.Name))
-			return err
+			fmt.Fprintf(a.stdout, "subscription %s added: %s\n", named(s.Name), f.begin())
+			return f.printMatching(a.stdout)
 		})
 	}
 	return cmd
@@ -261,6 +284,9 @@ type movedSubscription struct {
 	Again        int64       `json:"again"`          // messages that it had settled and that a replay delivers again, of the first 100000 of the log
 	AtLeast      bool        `json:"again_at_least"` // there may be more of these
 	DryRun       bool        `json:"dry_run"`        // nothing was changed: this would be
+
+	Before *shownFilter `json:"before,omitempty"` // which messages it had before a change
+	After  *shownFilter `json:"after,omitempty"`  // and which it has
 }
 
 // A movedLane says where a lane goes on.
@@ -274,11 +300,13 @@ type movedLane struct {
 	More  bool  `json:"again_at_least"` // there may be more of these
 }
 
-// add says what has become of lanes, in place of what was said before.
-func (m *movedSubscription) add(all []outbox.Moved) {
+// set says what has become of lanes, in place of what was said before, and what a replay before has done.
+func (m *movedSubscription) set(lanes []outbox.Moved, replayed ...outbox.Moved) {
 	m.Lanes, m.Lost, m.Again, m.AtLeast = []movedLane{}, 0, 0, false
-	for _, l := range all {
+	for _, l := range lanes {
 		m.Lanes = append(m.Lanes, movedLane(l))
+	}
+	for _, l := range slices.Concat(lanes, replayed) {
 		m.Lost, m.Again, m.AtLeast = m.Lost+l.Lost, m.Again+l.Again, m.AtLeast || l.More
 	}
 }
@@ -294,17 +322,58 @@ func (m *movedSubscription) again() string {
 
 func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 	var s outbox.Subscription
-	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has", cobra.ExactArgs(1))
-	selectFlags(cmd.Flags(), &s)
-	asJSON := jsonFlag(cmd, movedSubscription{})
+	var from startFlag
+	var k asking
+	var allTopics, anyHeaders bool
+	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has, or its lanes",
+		cobra.ExactArgs(1))
+	flags := cmd.Flags()
+	selectFlags(flags, &s)
+	flags.BoolVar(&allTopics, "all-topics", false, "messages of all topics, as --topic '*'")
+	flags.BoolVar(&anyHeaders, "any-headers", false, "messages with any headers, or none")
+	flags.Var(&from, "replay-from", "replay before, from this start on: then lanes can always be changed")
+	cmd.MarkFlagsMutuallyExclusive("topic", "all-topics")
+	cmd.MarkFlagsMutuallyExclusive("header", "any-headers")
+	k.addFlags(flags, movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name = args[0]
-		return a.moveSubscription(cmd.Context(), "change", s.Name, "changed", asking{yes: true, json: *asJSON},
-			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
-				return box.ChangeSubscription(cmd.Context(), tx, s)
-			})
+		if allTopics {
+			s.Topics = []string{"*"}
+		}
+		if anyHeaders {
+			s.Headers = map[string]string{}
+		}
+		k.yes = k.yes || from.text == "" // without a replay nothing is lost or repeated
+		return a.moveSubscription(cmd.Context(), subscriptionMove{verb: "change", done: "changed", name: s.Name,
+			replays: from.text != "",
+			run: func(d *database, box *outbox.Outbox, tx workqueue.Tx, m *movedSubscription) error {
+				return changeSubscription(cmd.Context(), d, box, tx, s, from, m)
+			}}, k)
 	}
 	return cmd
+}
+
+// changeSubscription changes a subscription, after a replay if there is a start.
+func changeSubscription(ctx context.Context, d *database, box *outbox.Outbox, tx workqueue.Tx, s outbox.Subscription,
+	from startFlag, m *movedSubscription) error {
+	before, err := d.filterOf(ctx, tx, s.Name)
+	if err != nil {
+		return err
+	}
+	var replayed []outbox.Moved
+	if from.text != "" {
+		if replayed, err = box.Replay(ctx, tx, s.Name, from.start); err != nil {
+			return err
+		}
+	}
+	lanes, err := box.ChangeSubscription(ctx, tx, s)
+	if err != nil {
+		return err
+	}
+	m.set(lanes, replayed...)
+	after, err := d.filterOf(ctx, tx, s.Name)
+	m.Before, m.After = &before, &after
+	return err
 }
 
 func newSubscriptionsReplayCommand(a *app) *cobra.Command {
@@ -316,10 +385,13 @@ func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 	cmd.MarkFlagRequired("start")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.moveSubscription(cmd.Context(), "replay", args[0], "moved to "+from.text, k,
-			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
-				return box.Replay(cmd.Context(), tx, args[0], from.start)
-			})
+		return a.moveSubscription(cmd.Context(), subscriptionMove{verb: "replay", done: "moved to " + from.text,
+			name: args[0], replays: true,
+			run: func(_ *database, box *outbox.Outbox, tx workqueue.Tx, m *movedSubscription) error {
+				lanes, err := box.Replay(cmd.Context(), tx, args[0], from.start)
+				m.set(lanes)
+				return err
+			}}, k)
 	}
 	return cmd
 }
@@ -337,13 +409,17 @@ func newSubscriptionsCutCommand(a *app) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("older-than", "before")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.moveSubscription(cmd.Context(), "cut", args[0], "cut", k,
-			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
-				if !older.Given {
-					return box.CutBefore(cmd.Context(), tx, args[0], before.Time)
+		return a.moveSubscription(cmd.Context(), subscriptionMove{verb: "cut", done: "cut", name: args[0],
+			run: func(_ *database, box *outbox.Outbox, tx workqueue.Tx, m *movedSubscription) (err error) {
+				var lanes []outbox.Moved
+				if older.Given {
+					lanes, err = box.Cut(cmd.Context(), tx, args[0], older.Duration)
+				} else {
+					lanes, err = box.CutBefore(cmd.Context(), tx, args[0], before.Time)
 				}
-				return box.Cut(cmd.Context(), tx, args[0], older.Duration)
-			})
+				m.set(lanes)
+				return err
+			}}, k)
 	}
 	return cmd
 }
@@ -392,23 +468,27 @@ func (k asking) done(what string) string {
 	return what
 }
 
+// A subscriptionMove is a verb that changes or moves the lanes of a subscription.
+type subscriptionMove struct {
+	verb, name string
+	done       string // what has become of the subscription
+	replays    bool   // messages are delivered again
+	run        func(*database, *outbox.Outbox, workqueue.Tx, *movedSubscription) error
+}
+
 // moveSubscription moves a subscription, and says where its lanes go on and what they lost.
-func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k asking,
-	move func(*outbox.Outbox, workqueue.Tx) ([]outbox.Moved, error)) error {
+func (a *app) moveSubscription(ctx context.Context, move subscriptionMove, k asking) error {
 	if err := k.check(); err != nil {
 		return err
 	}
 	return a.withLog(ctx, func(d *database, box *outbox.Outbox) error {
-		m := movedSubscription{Subscription: name, DryRun: k.dryRun}
-		run := func(tx workqueue.Tx) error {
-			all, err := move(box, tx)
-			m.add(all)
-			return err
-		}
-		err := d.afterRehearsal(ctx, k, subscriptionAct(verb, name), run, func() string {
-			question := fmt.Sprintf("%s %s of subscription %s, which loses %s", strings.ToUpper(verb[:1])+verb[1:],
-				plural(len(m.Lanes), "lane"), named(name), plural(int(m.Lost), "message"))
-			if verb == "replay" {
+		m := movedSubscription{Subscription: move.name, DryRun: k.dryRun}
+		run := func(tx workqueue.Tx) error { return move.run(d, box, tx, &m) }
+		err := d.afterRehearsal(ctx, k, subscriptionAct(move.verb, move.name), run, func() string {
+			question := fmt.Sprintf("%s %s of subscription %s, which loses %s",
+				strings.ToUpper(move.verb[:1])+move.verb[1:], plural(len(m.Lanes), "lane"), named(move.name),
+				plural(int(m.Lost), "message"))
+			if move.replays {
 				question += " and gets " + m.again()
 			}
 			return question + "?"
@@ -419,13 +499,15 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 		if k.json {
 			return a.printJSON(m)
 		}
-		text := fmt.Sprintf("subscription %s %s: %s, %s lost", named(name), k.done(done), plural(len(m.Lanes), "lane"),
-			plural(int(m.Lost), "message"))
-		if verb == "replay" {
+		text := fmt.Sprintf("subscription %s %s: %s, %s lost", named(move.name), k.done(move.done),
+			plural(len(m.Lanes), "lane"), plural(int(m.Lost), "message"))
+		if move.replays {
 			text += ", " + m.again()
 		}
-		_, err = fmt.Fprintln(a.stdout, text)
-		return err
+		if _, err = fmt.Fprintln(a.stdout, text); err != nil || m.After == nil {
+			return err
+		}
+		return printFilters(a.stdout, *m.Before, *m.After)
 	})
 }
 

@@ -35,7 +35,16 @@ func TestSubscriptions(t *testing.T) {
 	c.makeLog()
 	c.run("subscriptions", "list").ok().prints("audit", "MESSAGES", "RETAINED")
 	c.run("subscriptions", "add", "search", "--topic", "t,order.*", "--start", "beginning").ok().
-		prints("subscription search added")
+		prints("subscription search added: it begins with the oldest message that is kept\n")
+	c.run("subscriptions", "add", "later", "--topic", "t", "--start", "2099-03-01T08:30:00Z").exits(exitFailure).
+		says("start is in the future", "The latest start is now")
+	c.run("subscriptions", "add", "wide", "--lanes", "65").exits(exitFailure).says("Give as many as consumers")
+	for _, topic := range []string{"or*er", ""} {
+		c.run("subscriptions", "add", "none", "--topic", topic).exits(exitFailure).says("A * alone is all")
+	}
+	c.run("subscriptions", "add", "none", "--topic", "oder.*").ok().prints("subscription none added: it begins behind tick",
+		"none of the newest 1 message of the log has its topics and headers")
+	c.run("subscriptions", "remove", "none", "--yes").ok()
 	c.run("subscriptions", "add", "search").exits(exitFailure).says("subscription search is there already")
 	c.run("subscriptions", "add", "Search").exits(exitFailure).says("name must have")
 	c.run("subscriptions", "list", "--json").ok().prints(`"topics":["t","order.*"]`, `"messages":1`)
@@ -71,9 +80,8 @@ func TestSubscriptions(t *testing.T) {
 	c.run("subscriptions", "replay", "search", "--start", "1d", "--dry-run").ok().prints("would be moved to 1d: 1 lane")
 	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
 	c.run("subscriptions", "change", "search", "--topic", "other", "--json").ok().prints(`"taken":true`)
-	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("replay to one place")
-	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok()
-	c.run("subscriptions", "change", "search", "--lanes", "3").ok().prints("changed: 3 lanes")
+	c.run("subscriptions", "change", "search", "--lanes", "400").exits(exitFailure).says("Give as many as consumers")
+	c.changesLanes()
 
 	c.log("INSERT INTO outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +
 		"VALUES ('search', gen_random_uuid(), 1, now(), 't', '')")
@@ -86,6 +94,57 @@ func TestSubscriptions(t *testing.T) {
 		t.Errorf("the last loss is recorded with %s", why)
 	}
 	c.run("subscriptions", "remove", "search", "--yes").exits(exitFailure).says("not that of a subscription")
+}
+
+// changesLanes changes the lanes of the subscription search while a consumer has a page, and nothing else.
+func (c *cli) changesLanes() {
+	c.t.Helper()
+	c.run("subscriptions", "change", "search", "--topic", "t", "--header", "region=eu").ok().
+		prints("TOPICS", "before", "other", "after", "region=eu")
+	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
+	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("pass --replay-from")
+	again := []string{"subscriptions", "change", "search", "--lanes", "3", "--replay-from", "beginning"}
+	c.run(append(again, "--dry-run")...).ok().prints("would be changed: 3 lanes, 0 messages lost, 0 messages again")
+	c.run(again...).exits(exitUsage).says("Change 3 lanes of subscription search, which loses 0 messages and gets 0 messages again?")
+	c.run("subscriptions", "replay", "search", "--start", "now", "--yes").ok() // nothing is left
+	c.run(append(again, "--yes")...).ok().prints("search changed: 3 lanes, 0 messages lost, 1 message again", "region=eu")
+	c.run("subscriptions", "list", "--json").ok().prints(`"topics":["t"],"headers":{"region":"eu"}`)
+	c.run("subscriptions", "change", "search", "--all-topics", "--any-headers", "--json").ok().
+		prints(`"after":{"lanes":3,`, `"before":{"topics":["t"],"headers":{"region":"eu"},"lanes":3,`)
+}
+
+// A start before what is kept is refused with one that the commands take.
+func TestAStartBeforeWhatIsKept(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.log("UPDATE outbox_log_state SET gone = (SELECT max(n) FROM outbox_log_tick)")
+	text := c.run("subscriptions", "replay", "audit", "--start", "24h", "--dry-run").exits(exitFailure).
+		says("before the messages that are kept", "Start at 20", "or at beginning: with the oldest").stderr
+	_, text, _ = strings.Cut(text, "Start at ")
+	at, _, _ := strings.Cut(text, " or later")
+	c.run("subscriptions", "replay", "audit", "--start", at, "--dry-run").ok()
+}
+
+// A destination that is unavailable is shown with since when, why and the next probe.
+func TestListSaysWhyADestinationIsUnavailable(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	token := uuid.NewString()
+	c.log("SELECT outbox_log_fetch('audit', '"+token+"', '1 minute', 1)",
+		"SELECT outbox_log_unavailable('audit', '"+token+"', 'connection refused')")
+	const says = "audit: its destination has been unavailable for"
+	c.run("subscriptions", "list").ok().prints("unavailable", says, "probes it", "connection refused")
+	c.run("top", "--once").ok().prints(says)
+}
+
+// Parked messages of a subscription that does not exist are none that one could list.
+func TestParkedMessagesOfAnUnknownSubscription(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	list := []string{"list", "outbox_log_parked", "--status", "failed", "--subscription"}
+	c.run(append(list, "audit")...).ok()
+	c.run(append(list, "audti")...).exits(exitUsage).says(`--subscription "audti" is not that of a subscription`,
+		"subscriptions list")
 }
 
 // answer runs a command with what its user says.

@@ -48,6 +48,9 @@ func logTable(l *operate.Log) topTable {
 			r.style = warning
 		}
 		t.rows = append(t.rows, r)
+		if s.Rest != nil {
+			t.notes = append(t.notes, restLine(s.Name, s.Rest))
+		}
 	}
 	return t
 }

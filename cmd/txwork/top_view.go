@@ -51,6 +51,7 @@ type topTable struct {
 	rows    []topRow
 	none    string // shown if there are no rows
 	rest    topRest
+	notes   []string // what is said of rows below them
 }
 
 type topRow struct {
@@ -104,6 +105,9 @@ func (t topTable) lines(width int) []styledLine {
 	}
 	if rest := t.rest.String(); rest != "" {
 		lines = append(lines, styledLine{text: fit("  "+rest, width)})
+	}
+	for _, note := range t.notes {
+		lines = append(lines, styledLine{text: fit("  "+note, width), style: warning})
 	}
 	return lines
 }

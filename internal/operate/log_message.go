@@ -34,7 +34,7 @@ type LogMessage struct {
 type MessageState struct {
 	Subscription string     `db:"subscription" json:"subscription"` // its name
 	Lane         int32      `db:"lane" json:"lane"`                 // lane of the message
-	State        string     `db:"state" json:"state"`               // passed, in_hand, waiting, or not_selected by its topics and headers
+	State        string     `db:"state" json:"state"`               // waiting, in_hand, passed, passed_or_before_start of a message that is older than the subscription, not_its_topic or not_its_headers
 	Parked       *uuid.UUID `db:"parked" json:"parked,omitempty"`   // row of outbox_log_parked that it became, while that is kept
 }
 
@@ -193,13 +193,16 @@ func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, cont
 	return &m, nil
 }
 
-// messageStates finds the lane of a message in each subscription, and where the lane is.
+// messageStates finds the lane of a message in each subscription, and where the lane is. The filter is that of now. Of
+// a message that was written before the subscription was made, it is not known whether that began before it.
 const messageStates = `
 	SELECT s.name AS subscription, p.lane::integer AS lane,
-	    CASE WHEN m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
-	            OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open) THEN 'passed'
-	        WHEN (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes)) IS NOT TRUE
-	            OR (s.headers IS NULL OR m.headers @> s.headers) IS NOT TRUE THEN 'not_selected'
+	    CASE WHEN (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes)) IS NOT TRUE
+	            THEN 'not_its_topic'
+	        WHEN (s.headers IS NULL OR m.headers @> s.headers) IS NOT TRUE THEN 'not_its_headers'
+	        WHEN m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
+	            OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open)
+	            THEN CASE WHEN m.created_at < s.created_at THEN 'passed_or_before_start' ELSE 'passed' END
 	        WHEN m.seq <= p.page AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open)
 	            AND p.locked_until >= clock_timestamp() THEN 'in_hand'
 	        ELSE 'waiting' END AS state,
