@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -49,7 +50,10 @@ type RoleTable struct {
 // The SQL can be run again, and has to be after every migration, because only its owner has rights on a new object.
 // docs/security.md says what each role can do.
 //
-// The text does not begin or commit a transaction: run it in one.
+// The text has transactions of its own, so that the tables can be in use: run it outside of a transaction, as a single
+// query without parameters. It never waits for a lock while it has one for which others wait, and ends with SQLSTATE
+// 55P03 if it cannot have a lock within [DefaultLockTimeout]. What it has done by then stays: run it again. After an error,
+// roll back before you use the connection again.
 func Roles(o RoleOptions) (string, error) {
 	units, err := o.units()
 	if err != nil {
@@ -73,8 +77,8 @@ func Roles(o RoleOptions) (string, error) {
 		for _, file := range u.producer {
 			p.execute(&b, file+".sql", view)
 		}
+		b.WriteString("COMMIT;\n")
 	}
-	b.WriteString("\nSET LOCAL search_path TO DEFAULT;\n")
 	return b.String(), nil
 }
 
@@ -176,6 +180,9 @@ func (p rolePrinter) What() string {
 
 // Name returns a role's name without quotes.
 func (p rolePrinter) Name(role string) string { return p.Prefix + "_" + role }
+
+// LockTimeout is how long a statement waits for the lock of a table, as in migrations.
+func (rolePrinter) LockTimeout() time.Duration { return DefaultLockTimeout }
 
 func (p rolePrinter) Role(role string) string { return `"` + p.Name(role) + `"` }
 

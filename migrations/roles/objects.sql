@@ -1,4 +1,23 @@
 -- {{.Title}}
+{{- template "begin" .}}
+-- Grants change rows of the catalogue that TRUNCATE and VACUUM FULL change, too: without these locks, one of both would
+-- fail. They are not waited for, because others may wait for those that this transaction has.
+DO $txwork$
+BEGIN
+    FOR attempt IN 1..30 LOOP
+        BEGIN
+            LOCK TABLE {{.List .Tables}} IN ACCESS SHARE MODE NOWAIT;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            IF attempt = 30 THEN
+                RAISE EXCEPTION 'a table is in use: %', SQLERRM
+                    USING ERRCODE = 'lock_not_available', HINT = 'Run this SQL again when that has ended.';
+            END IF;
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+END
+$txwork$;
 REVOKE ALL ON TABLE {{.List .Tables}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
 {{- if not .Operators}}

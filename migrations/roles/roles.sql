@@ -1,7 +1,10 @@
--- Roles of txwork for {{.What}}. Run it in one transaction, as a superuser or as the tables' owner with CREATEROLE,
--- and again after every migration; from the second time on the migrator can run it, too:
---     psql -v ON_ERROR_STOP=1 --single-transaction -f FILE "$DATABASE_URL"
+-- Roles of txwork for {{.What}}. Run it as a superuser or as the tables'
+-- owner with CREATEROLE, and again after every migration; from the second time on the migrator can run it, too:
+--     psql -v ON_ERROR_STOP=1 -f FILE "$DATABASE_URL"
 -- It can be repeated: it revokes and grants anew the rights of the roles on these objects. It touches nothing else.
+--
+-- It begins and commits its own transactions, so that applications and workers can go on. It locks one table at a time,
+-- and waits for it no longer than {{.LockTimeout}}. After an error of a lock, what it has done stays: run it again.
 --
 -- {{.Name "owner"}} owns the tables, functions and domains. It cannot log in.
 -- {{.Name "migrator"}} changes the schema: it is a member of the owner and acts as the owner from its login on.
@@ -11,8 +14,7 @@
 -- {{.Name "operator"}} reads, and runs, moves, redrives, cancels, discards and deletes rows that are there.
 --
 -- The roles have no passwords: set one for each, or grant the roles to your own users.
-SET LOCAL search_path = pg_catalog, pg_temp;
-
+{{template "begin" .}}
 DO $txwork$
 BEGIN
 {{- range .Roles}}
@@ -57,23 +59,56 @@ BEGIN
 END
 $txwork$;
 
--- Changes the owner of the objects that {{.Name "owner"}} does not own yet. A change of owner locks the table, so
--- objects that it owns already are left alone.
+-- Whoever owned objects before can go on using them: their functions and tables change their owner one after the other.
+DO $txwork$
+DECLARE
+    former name;
+BEGIN
+    FOR former IN
+        SELECT DISTINCT pg_get_userbyid(c.relowner) FROM pg_class AS c
+        WHERE c.oid = ANY (ARRAY[
+            {{.Literals .Relations}}
+        ]::regclass[]) AND NOT pg_has_role(c.relowner, '{{.Name "owner"}}', 'USAGE')
+    LOOP
+        IF pg_has_role('{{.Name "owner"}}', former, 'MEMBER') THEN
+            EXECUTE format('REVOKE %I FROM {{.Role "owner"}}', former);
+        END IF;
+        EXECUTE format('GRANT {{.Role "owner"}} TO %I', former);
+    END LOOP;
+END
+$txwork$;
+COMMIT;
+
+-- A change of owner locks the table against everybody. So each has its transaction, which locks nothing else, and tables
+-- that {{.Name "owner"}} owns already are left alone.
+{{- range .Relations}}
+{{template "begin" $}}
+DO $txwork$
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_class AS c
+        WHERE c.oid = '{{$.Q .}}'::regclass AND c.relowner <> '{{$.Role "owner"}}'::regrole
+          -- the sequence of an identity column has its table's owner
+          AND NOT (c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend AS d
+            WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'))
+    ) THEN
+        ALTER TABLE {{$.Q .}} OWNER TO {{$.Role "owner"}};
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION '{{$.Q .}} was in use for more than {{$.LockTimeout}}'
+        USING ERRCODE = 'lock_not_available', HINT = 'Run this SQL again when that has ended: it goes on here.';
+END
+$txwork$;
+COMMIT;
+{{- end}}
+
+-- The owner of what no statement of others locks.
+{{template "begin" .}}
 DO $txwork$
 DECLARE
     command text;
 BEGIN
     FOR command IN
-        SELECT format('ALTER %s %s OWNER TO {{.Role "owner"}}',
-            CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass)
-        FROM pg_class AS c
-        WHERE c.oid = ANY (ARRAY[
-            {{.Literals .Relations}}
-        ]::regclass[]) AND c.relowner <> '{{.Role "owner"}}'::regrole
-          -- the sequence of an identity column has its table's owner
-          AND NOT (c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend AS d
-            WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'))
-        UNION ALL
         SELECT format('ALTER ROUTINE %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
         FROM pg_proc AS p
         WHERE p.oid = ANY (ARRAY[{{if .Functions}}
@@ -107,3 +142,9 @@ BEGIN
     END LOOP;
 END
 $txwork$;
+COMMIT;
+{{- define "begin"}}
+BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL lock_timeout = '{{.LockTimeout}}';
+{{- end}}
