@@ -1,18 +1,27 @@
 package security_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/service"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // newRunning returns a schema with all domains, and without roles.
@@ -86,3 +95,141 @@ func (f *fixture) uses(tx pgx.Tx, table string) {
 	}
 }
 
+// A system is an application with its own roles: it writes rows, a log and jobs in one transaction, and serves all three.
+type system struct {
+	*fixture
+	log      *outbox.Outbox
+	logger   *slog.Logger
+	written  atomic.Int64    // by transactions
+	done     [3]atomic.Int64 // by the relays of rows and of the log, and by the worker
+	mu       sync.Mutex
+	refusals bytes.Buffer
+}
+
+// Write is for the system's logger.
+func (s *system) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Contains(line, []byte("SQLSTATE")) {
+		s.refusals.Write(line)
+	}
+	return len(line), nil
+}
+
+// New roles take over the tables of a running system again and again, and none of its sessions notices: neither those
+// of the former owner's functions, nor those of roles with an earlier prefix.
+func TestARunningSystemGetsRoles(t *testing.T) {
+	s := &system{fixture: newRunning(t)}
+	must(t, s.grantAnew(t.Context()))
+	s.open()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	parts := s.parts()
+	for _, run := range parts {
+		go func() { ended <- run(ctx) }()
+	}
+	for range pgtest.Size(3, 12) {
+		s.goesOn()
+		if err := s.grantAnew(t.Context()); err != nil {
+			t.Errorf("the SQL of the roles: %v", err)
+		}
+	}
+	s.goesOn()
+	stop()
+	for range parts {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if s.refusals.Len() > 0 {
+		t.Errorf("statements of the system failed:\n%s", s.refusals.String())
+	}
+}
+
+func (s *system) open() {
+	s.t.Helper()
+	s.logger = slog.New(slog.NewTextHandler(s, nil))
+	telemetry := workqueue.Telemetry{Logger: s.logger}
+	s.kinds = jobs.NewRegistry()
+	jobs.Register(s.kinds, func(context.Context, *jobs.Job[printArgs]) error { s.done[2].Add(1); return nil },
+		jobs.KindOptions[printArgs]{})
+	var errs [3]error
+	s.outbox, errs[0] = outbox.Open(outbox.Options{Schema: s.db.Schema, Ordering: outbox.PerKey, Telemetry: telemetry})
+	s.log, errs[1] = outbox.Open(outbox.Options{Schema: s.db.Schema, Storage: outbox.Log, Telemetry: telemetry})
+	s.jobs, errs[2] = jobs.Open(jobs.Options{Schema: s.db.Schema, Registry: s.kinds, Telemetry: telemetry})
+	must(s.t, errors.Join(errs[:]...))
+	for _, statement := range []string{"CALL outbox_log_tick()", "SELECT outbox_log_subscribe('all')"} {
+		_, err := s.db.Pool.Exec(s.t.Context(), statement)
+		must(s.t, err)
+	}
+}
+
+// parts are producers, who write in different orders, and two processes.
+func (s *system) parts() (parts []func(context.Context) error) {
+	s.t.Helper()
+	producer := s.as("producer")
+	for first := range 4 {
+		parts = append(parts, func(ctx context.Context) error { return s.produces(ctx, producer, first) })
+	}
+	for range 2 {
+		parts = append(parts, s.process(s.as("worker")).Run)
+	}
+	return parts
+}
+
+func (s *system) process(pool *pgxpool.Pool) *service.Service {
+	s.t.Helper()
+	options := workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}
+	rows, err := outbox.NewRelay(pool, s.outbox, outbox.RelayOptions{WorkerOptions: options})
+	must(s.t, err)
+	log, err := outbox.NewRelay(pool, s.log, outbox.RelayOptions{WorkerOptions: options, Subscription: "all"})
+	must(s.t, err)
+	for i, relay := range []*outbox.Relay{rows, log} {
+		relay.HandleAll(func(context.Context, *outbox.Delivery) error { s.done[i].Add(1); return nil })
+	}
+	worker, err := jobs.NewWorker(pool, s.jobs, jobs.WorkerOptions{Registry: s.kinds, WorkerOptions: options})
+	must(s.t, err)
+	process, err := service.New(pool, service.Options{Logger: s.logger}, rows, log, worker)
+	must(s.t, err)
+	return process
+}
+
+// produces writes to all tables in transactions, one after the other, and begins with another table than its neighbour.
+func (s *system) produces(ctx context.Context, pool *pgxpool.Pool, first int) error {
+	message := outbox.Message{Topic: "sent", Key: "k"}
+	writes := []func(tx workqueue.Tx) error{
+		func(tx workqueue.Tx) error { _, err := s.outbox.Enqueue(ctx, tx, message); return err },
+		func(tx workqueue.Tx) error { _, err := s.log.Enqueue(ctx, tx, message); return err },
+		func(tx workqueue.Tx) error {
+			_, err := s.jobs.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{1}})
+			return err
+		},
+	}
+	for ctx.Err() == nil {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			for i := range writes {
+				if err := writes[(first+i)%len(writes)](workqueue.Pgx(tx)); err != nil {
+					return err
+				}
+				pgtest.Pass(5 * time.Millisecond)
+			}
+			return nil
+		})
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		s.written.Add(1)
+	}
+	return nil
+}
+
+// goesOn waits until each part has done something.
+func (s *system) goesOn() {
+	s.t.Helper()
+	for _, n := range []*atomic.Int64{&s.written, &s.done[0], &s.done[1], &s.done[2]} {
+		before := n.Load()
+		if !pgtest.Await(pgtest.Patience, func() bool { return n.Load() >= before+10 }) {
+			s.t.Fatalf("the system stands still:\n%s", s.refusals.String())
+		}
+	}
+}
