@@ -164,6 +164,7 @@ var notFollowed = map[string][]string{
 		"raise the timeout", "raise the statement timeout", // TestTheTimeoutOfAnExamination
 		"COMMENT ON TABLE %s IS 'txwork core %d'",                      // TestATableWithoutItsComment
 		"try again when that has ended, or with a longer lock timeout", // TestTableInUse
+		"Run this SQL again when that has ended",                       // TestTheSQLOfTheRolesNamesTheTableThatIsInUse
 		"set pool_mode = transaction or session",                       // TestWorkersRefuseAPoolerInStatementMode
 		// TestATransactionWritesABoundedNumberOfOrderedKeys
 		"write fewer keys in one transaction",

@@ -131,11 +131,14 @@ func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err err
 	if _, err := migrator.Up(ctx); err != nil {
 		return "", err
 	}
+	if _, err := owner.Exec(ctx, roles); err != nil {
+		return "", err
+	}
 	password = rand.Text()
 	passwords := fmt.Sprintf("ALTER ROLE %[1]s_producer PASSWORD '%[2]s'; ALTER ROLE %[1]s_worker PASSWORD '%[2]s'",
 		schema, password)
 	return password, pgx.BeginFunc(ctx, owner, func(tx pgx.Tx) error {
-		for _, statements := range []string{roles, policy, passwords,
+		for _, statements := range []string{policy, passwords,
 			"INSERT INTO example_tenants.jobs_queue (name, max_running) VALUES ('acme', 5), ('globex', 5)",
 			"SELECT example_tenants.outbox_pause('globex:mail')"} {
 			if _, err := tx.Exec(ctx, statements); err != nil {

@@ -34,9 +34,8 @@ func newRunning(t *testing.T) *fixture {
 	return f
 }
 
-// grantAnew runs the SQL of the roles, with a new prefix, as psql does. A timeout for a lock is no failure: the SQL is
-// run again then.
-func (f *fixture) grantAnew(ctx context.Context) error {
+// newRoles returns a call that runs the SQL of the roles with a new prefix, as psql does.
+func (f *fixture) newRoles() func(ctx context.Context) error {
 	f.t.Helper()
 	f.prefix = "r_" + strings.ToLower(rand.Text())
 	of := *f
@@ -44,18 +43,25 @@ func (f *fixture) grantAnew(ctx context.Context) error {
 	text, err := migrations.Roles(migrations.RoleOptions{Schema: f.db.Schema, Prefix: f.prefix,
 		Domains: migrations.Domains()})
 	must(f.t, err)
-	conn, err := pgx.Connect(ctx, f.db.URL)
-	must(f.t, err)
-	defer conn.Close(context.WithoutCancel(ctx))
+	return func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, f.db.URL)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		_, err = conn.Exec(ctx, text)
+		return err
+	}
+}
+
+// repeated runs the SQL of the roles until no timeout for a lock ends it.
+func (f *fixture) repeated(ctx context.Context, run func(context.Context) error) error {
 	for {
-		_, err := conn.Exec(ctx, text)
+		err := run(ctx)
 		if pg := new(pgconn.PgError); !errors.As(err, &pg) || pg.Code != "55P03" {
 			return err
 		}
 		f.t.Log(err)
-		if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
-			return err
-		}
 	}
 }
 
@@ -67,8 +73,8 @@ func TestTheRolesOfARunningSystemHoldNothingWhileTheyWait(t *testing.T) {
 		application, err := f.db.Pool.Begin(t.Context())
 		must(t, err)
 		f.uses(application, table)
-		ended := make(chan error, 1)
-		go func() { ended <- f.grantAnew(t.Context()) }()
+		run, ended := f.newRoles(), make(chan error, 1)
+		go func() { ended <- f.repeated(t.Context(), run) }()
 		if !pgtest.Await(5*time.Minute, func() bool {
 			return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
 				application.Conn().PgConn().PID())
@@ -92,6 +98,47 @@ func (f *fixture) uses(tx pgx.Tx, table string) {
 	}
 	if _, err := tx.Exec(f.t.Context(), statement); err != nil {
 		f.t.Fatalf("an application fails at %s: %v", table, err)
+	}
+}
+
+// A table that is in use for too long ends the SQL of the roles with an error that names it, and the next run goes on.
+func TestTheSQLOfTheRolesNamesTheTableThatIsInUse(t *testing.T) {
+	f := newRunning(t)
+	run := f.newRoles()
+	for _, attempt := range []struct{ lock, want, owned string }{
+		{"jobs IN ROW EXCLUSIVE MODE", `"jobs" was in use for more than 3s`, "outbox"}, // changes its owner
+		{"leader IN ACCESS EXCLUSIVE MODE", `"leader" was in use for more than 3s`, "jobs"},
+	} {
+		f.holding(attempt.lock, func() { f.isInUse(attempt.want, run(t.Context())) })
+		if !ask[bool](f, "SELECT pg_get_userbyid(relowner) = $1 FROM pg_class WHERE oid = $2::regclass", f.role("owner"),
+			attempt.owned) {
+			t.Errorf("what has been done did not stay: %s has another owner", attempt.owned)
+		}
+	}
+	must(t, run(t.Context()))
+	f.holding("leader IN ACCESS EXCLUSIVE MODE", func() { // as TRUNCATE, while it has its owner and gets its rights
+		f.isInUse(`.leader"`, run(t.Context()))
+	})
+	must(t, run(t.Context()))
+}
+
+// holding does something while a transaction has a lock.
+func (f *fixture) holding(lock string, do func()) {
+	f.t.Helper()
+	tx, err := f.db.Pool.Begin(f.t.Context())
+	must(f.t, err)
+	defer tx.Rollback(f.t.Context())
+	_, err = tx.Exec(f.t.Context(), "LOCK TABLE "+lock)
+	must(f.t, err)
+	do()
+}
+
+func (f *fixture) isInUse(want string, err error) {
+	f.t.Helper()
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "55P03" || !strings.Contains(pg.Message, want) ||
+		!strings.HasPrefix(pg.Hint, "Run this SQL again when that has ended") {
+		f.t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -120,7 +167,7 @@ func (s *system) Write(line []byte) (int, error) {
 // of the former owner's functions, nor those of roles with an earlier prefix.
 func TestARunningSystemGetsRoles(t *testing.T) {
 	s := &system{fixture: newRunning(t)}
-	must(t, s.grantAnew(t.Context()))
+	must(t, s.newRoles()(t.Context()))
 	s.open()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -130,7 +177,7 @@ func TestARunningSystemGetsRoles(t *testing.T) {
 	}
 	for range pgtest.Size(3, 12) {
 		s.goesOn()
-		if err := s.grantAnew(t.Context()); err != nil {
+		if err := s.repeated(t.Context(), s.newRoles()); err != nil {
 			t.Errorf("the SQL of the roles: %v", err)
 		}
 	}
