@@ -50,10 +50,10 @@ type RoleTable struct {
 // The SQL can be run again, and has to be after every migration, because only its owner has rights on a new object.
 // docs/security.md says what each role can do.
 //
-// The text has transactions of its own, so that the tables can be in use: run it outside of a transaction, as a single
-// query without parameters. It never waits for a lock while it has one for which others wait, and ends with SQLSTATE
-// 55P03 if it cannot have a lock within [DefaultLockTimeout]. What it has done by then stays: run it again. After an error,
-// roll back before you use the connection again.
+// The text begins and commits transactions, so that the tables can be in use: run it outside of a transaction, as a
+// single query without parameters. It locks one table at a time, and ends with SQLSTATE 55P03 if a table is in use for
+// more than [DefaultLockTimeout]. What it has done by then stays: run it again. After an error, roll back before you
+// use the connection again.
 func Roles(o RoleOptions) (string, error) {
 	units, err := o.units()
 	if err != nil {

@@ -129,7 +129,8 @@ func (f *fixture) grant(pool *pgxpool.Pool) {
 	} {
 		text, err := migrations.Roles(o)
 		must(f.t, err)
-		f.exec(pool, text)
+		_, err = pool.Exec(f.t.Context(), text)
+		must(f.t, err)
 	}
 }
 

@@ -59,7 +59,8 @@ BEGIN
 END
 $txwork$;
 
--- Whoever owned objects before can go on using them: their functions and tables change their owner one after the other.
+-- Whoever owned objects before can go on using them: tables change their owner one after the other, and functions after
+-- them, which run with the rights of their owner.
 DO $txwork$
 DECLARE
     former name;
@@ -79,8 +80,8 @@ END
 $txwork$;
 COMMIT;
 
--- A change of owner locks the table against everybody. So each has its transaction, which locks nothing else, and tables
--- that {{.Name "owner"}} owns already are left alone.
+-- A change of owner locks the table against everybody. So each has its transaction, which locks nothing else: who waits
+-- for it may have locked any other table. Tables that {{.Name "owner"}} owns already are left alone.
 {{- range .Relations}}
 {{template "begin" $}}
 DO $txwork$
