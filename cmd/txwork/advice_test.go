@@ -516,8 +516,7 @@ var advices = []advised{
 			func(c *cli) call { return c.examines("fold-behind") })},
 	{says: "wait for its transaction to end, or end it:",
 		make: situation(locked, func(c *cli) call { return c.examines("expired-leases") })},
-	{says: "the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles, " +
-		"txwork_viewer to read, txwork_operator to decide about rows, txwork_worker to run and to maintain them",
+	{says: "the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles",
 		by: func(c *cli) { c.exec("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO " + c.weakRole()) },
 		make: weak([]migrations.Domain{migrations.Outbox},
 			func(c *cli) call { return c.tells("list", "outbox", "--status", "ready") })},

@@ -291,8 +291,7 @@ func explain(err error) error {
 	}
 	switch pg.Code {
 	case "42501": // insufficient_privilege
-		return fmt.Errorf("the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles, "+
-			"txwork_viewer to read, txwork_operator to decide about rows, txwork_worker to run and to maintain them: %w",
+		return fmt.Errorf("the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: %w",
 			err)
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the database is read-only: connect to the primary: %w", err)

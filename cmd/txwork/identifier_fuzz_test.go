@@ -71,7 +71,8 @@ func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles st
 	}
 	run(up)
 	if roles != "" {
-		run(roles)
+		run(strings.NewReplacer("\nBEGIN;\n", "\n", "\nCOMMIT;\n", "\n").Replace(roles) + // all in one transaction
+			";\nSET LOCAL search_path TO DEFAULT; RESET lock_timeout")
 		run("SET LOCAL ROLE " + pgx.Identifier{prefix + "_worker"}.Sanitize())
 	}
 	run("SELECT FROM "+pgx.Identifier{schema, table + "_fetch"}.Sanitize()+"($1, '60 s', 1, '{lane}')",

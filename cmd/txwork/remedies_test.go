@@ -222,6 +222,12 @@ var remedies = []remedy{
 		c.logged("1 hour")
 		c.log("SELECT outbox_log_fetch('audit', '" + uuid.NewString() + "', '1 hour', 10)")
 	}), then: (*cli).cut},
+	{code: "subscription-behind", only: "resume", make: against(func(c *cli) {
+		c.logged("1 hour")
+		token := uuid.NewString()
+		c.log("SELECT outbox_log_fetch('audit', '" + token + "', '1 hour', 10)")
+		c.log("SELECT outbox_log_unavailable('audit', '" + token + "', 'no route')")
+	}), then: func(c *cli) { c.run("subscriptions", "resume", "audit").ok(); c.cut() }},
 	{code: "subscription-paused", make: against(func(c *cli) {
 		c.logged("1 hour")
 		c.run("subscriptions", "pause", "audit").ok()
