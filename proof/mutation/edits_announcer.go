@@ -20,7 +20,7 @@ var announcerEdits = []edit{
 	{name: "a transaction that could not take the silent lock is silent", file: "workqueue/internal/announce/announce.go",
 		old: `"\n        ELSE true END)"`, new: `"\n        ELSE false END)"`, suites: announcing},
 	{name: "notifications are not counted", file: "workqueue/wake.go",
-		old: "			t.announcer.heard(n.PID, time.Now())\n", new: "			_ = n.PID\n", suites: announcing},
+		old: "		t.announcer.heard(session, time.Now())\n", new: "		_ = session\n", suites: announcing},
 	{name: "a single session wakes an announcer", file: "workqueue/announcer.go",
 		old: "	if session == a.last {", new: "	if false {", suites: announcing},
 	{name: "old notifications count", file: "workqueue/announcer.go",
