@@ -97,11 +97,16 @@ func printLags(w io.Writer, all []operate.Subscription) error {
 		return err
 	}
 	for _, s := range all {
-		if s.Rest != nil {
-			fmt.Fprintln(w, restLine(s.Name, s.Rest))
-		}
+		printRest(w, s.Name, s.Rest)
 	}
 	return nil
+}
+
+// printRest prints restLine if a destination is unavailable.
+func printRest(w io.Writer, subscription string, r *operate.Rest) {
+	if r != nil {
+		fmt.Fprintln(w, restLine(subscription, r))
+	}
 }
 
 // restLine says since when the destination of a subscription has been unavailable, why, and when it is probed.

@@ -152,8 +152,8 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	if r.of != "" {
-		if err := r.db.hasSubscription(ctx, r.of); err != nil {
-			return err
+		if has, err := r.db.hasSubscription(ctx, r.of); !has {
+			return cmp.Or(err, noSubscription(r.of))
 		}
 	}
 	stopped, stop := context.WithCancelCause(ctx)

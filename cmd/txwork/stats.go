@@ -257,16 +257,12 @@ func noSubscription(name string) error {
 	return fmt.Errorf("%s has no subscription %q: %w", postgres.LogTable, name, errNoSubscription)
 }
 
-// hasSubscription returns an error if a log has no subscription of that name.
-func (d *database) hasSubscription(ctx context.Context, name string) error {
-	return d.Read(ctx, func(tx pgx.Tx) (err error) {
-		var has bool
+// hasSubscription reports whether the log has a subscription of that name.
+func (d *database) hasSubscription(ctx context.Context, name string) (has bool, err error) {
+	err = d.Read(ctx, func(tx pgx.Tx) error {
 		query := "SELECT EXISTS (SELECT FROM %s AS s WHERE s.name = $1)"
-		err = tx.QueryRow(ctx, fmt.Sprintf(query, pgx.Identifier{d.Schema, postgres.LogTable +
+		return tx.QueryRow(ctx, fmt.Sprintf(query, pgx.Identifier{d.Schema, postgres.LogTable +
 			"_subscription"}.Sanitize()), name).Scan(&has)
-		if err == nil && !has {
-			err = noSubscription(name)
-		}
-		return err
 	})
+	return has, err
 }

@@ -197,9 +197,8 @@ func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, cont
 // a message that was written before the subscription was made, it is not known whether that began before it.
 const messageStates = `
 	SELECT s.name AS subscription, p.lane::integer AS lane,
-	    CASE WHEN (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes)) IS NOT TRUE
-	            THEN 'not_its_topic'
-	        WHEN (s.headers IS NULL OR m.headers @> s.headers) IS NOT TRUE THEN 'not_its_headers'
+	    CASE WHEN ` + hasTopic + ` IS NOT TRUE THEN 'not_its_topic'
+	        WHEN ` + hasHeaders + ` IS NOT TRUE THEN 'not_its_headers'
 	        WHEN m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
 	            OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open)
 	            THEN CASE WHEN m.created_at < s.created_at THEN 'passed_or_before_start' ELSE 'passed' END
