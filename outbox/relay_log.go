@@ -62,8 +62,7 @@ func newLogRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, erro
 	schema := o.table.Spec().Schema
 	relay.Relay = log.NewRelay(log.RelayOptions{
 		Schema: schema, Subscription: opts.Subscription, Page: with.ClaimLimit, MostPage: mostPage,
-		Concurrency: with.Concurrency,
-		Lease:       with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
+		Concurrency: with.Concurrency, Lease: with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
 		HandlerTimeout: with.HandlerTimeout, ShutdownTimeout: with.ShutdownTimeout, Backoff: o.table.Spec().Retry,
 	})
 	return &Relay{worker, o, relay}, nil

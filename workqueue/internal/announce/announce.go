@@ -32,14 +32,14 @@ type Table struct {
 	Lanes []string // its lanes' columns
 }
 
-// FullQueue is the share of the server's queue of notifications that is in use when no more are sent.
-const FullQueue = "0.9"
+// fullQueue is the share of the server's queue of notifications that is in use when no more are sent.
+const fullQueue = "0.9"
 
 // Notify sends a notification with an SQL expression as its payload, on the table's channel, unless the server's queue
 // is all but full, because some session that listens stays in a transaction. In a full queue the notification would
 // fail its transaction, and whatever that has written. Without it, work waits for a poll.
 func (t Table) Notify(payload string) string {
-	return "(CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) " + FullQueue +
+	return "(CASE WHEN pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) " + fullQueue +
 		" THEN pg_catalog.pg_notify('" + t.Name + "', " + payload + ") ELSE ''::pg_catalog.void END)"
 }
 

@@ -36,11 +36,11 @@ func (r *Recorder) Handle(ctx context.Context, row Row, start time.Time, delay t
 	if !r.traces.Load() { // an SDK that begins to trace does so with the next claim
 		return in, h
 	}
+	var options []trace.SpanStartOption
 	if link, ok := producerLink(row.Headers); ok {
-		in, h.span = r.begin(ctx, process, trace.WithLinks(link))
-	} else {
-		in, h.span = r.begin(ctx, process)
+		options = []trace.SpanStartOption{trace.WithLinks(link)}
 	}
+	in, h.span = r.begin(ctx, process, options...)
 	h.ctx = in
 	if h.span.IsRecording() {
 		h.span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()),
