@@ -70,13 +70,16 @@ func readRows[T any](ctx context.Context, x *examination, file string, data any,
 	return survey.Rows[T](ctx, x.reader(), sqltext.Statement(templates, file, data), args...)
 }
 
-// begin reads what all checks need.
+// begin reads what all checks need. Without it nothing can be examined, so on a server that is too busy for the limit
+// of a statement it may take the time of the whole examination.
 func (x *examination) begin(ctx context.Context) error {
 	type server struct {
 		Role, Database, Version string
 		At                      time.Time
 	}
-	return x.read(ctx, func(tx pgx.Tx) error {
+	r := x.reader()
+	r.Limit = max(x.StatementTimeout, x.Timeout)
+	return r.Read(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT"); err != nil { // so that the next statement takes only one round trip
 			return err
 		}

@@ -257,6 +257,19 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 }
 
+// On a server on which hardly a statement ends in time, each check says that it could not look.
+func TestAServerThatIsTooBusy(t *testing.T) {
+	w := newWard(t)
+	r, err := doctor.Examine(t.Context(), w.Pool,
+		doctor.Options{Schema: w.Schema, Timeout: time.Minute, StatementTimeout: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(r.Skipped, func(s doctor.Skipped) bool { return s.Remedy == "raise the statement timeout" }) {
+		t.Errorf("skipped %+v", r.Skipped)
+	}
+}
+
 // An examination that runs out of time reports what it has not examined.
 func TestTheTimeoutOfAnExamination(t *testing.T) {
 	w := newWard(t)
