@@ -63,8 +63,9 @@ type Config struct {
 	// the table audit, together with their names.
 	Actions bool
 
-	// Refresh is how old the figures of all tables may be before they are read again, while somebody looks. The doctor
-	// looks six times less often. Default: [DefaultRefresh].
+	// Refresh is how old the figures of all tables may be before they are read again, while somebody looks. Up to a
+	// minute, they may be fifty times as old as reading them takes. The doctor looks six times less often than every
+	// Refresh. Default: [DefaultRefresh].
 	Refresh time.Duration
 
 	// Timeout bounds a page, its wait for other pages included. Default: [DefaultTimeout].

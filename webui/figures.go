@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	readingsAnExamination = 6 // how many readings the doctor's findings are shown for
+	readingsAnExamination = 6  // how many readings the doctor's findings are shown for
+	restAfterReading      = 50 // times as long as a reading took: reading takes at most a fiftieth of the time
 
 	readingLimit = 30 * time.Second // of a reading as a whole
 	patience     = 3 * time.Second  // of a page without figures
@@ -27,7 +28,8 @@ const (
 )
 
 // figures are what the overview shows of all tables. One reading serves all viewers. It begins when a page asks for
-// figures that are older than that, and goes on without it; nothing is read while nobody looks.
+// figures that are older than that, and goes on without it; nothing is read while nobody looks, and less often where a
+// reading takes long.
 type figures struct {
 	every time.Duration // a reading, while somebody looks
 	read  func(ctx context.Context, before *reading, publish func(*reading))
@@ -41,8 +43,9 @@ type figures struct {
 
 // A reading is what was read of all tables at one moment.
 type reading struct {
-	At     time.Time // of this machine's clock
-	Old    bool      // an action has changed something since
+	At     time.Time // when it began, by this machine's clock
+	Took   time.Duration
+	Old    bool // an action has changed something since
 	Tables []tableFigures
 	Err    error // why nothing could be read
 
@@ -100,10 +103,18 @@ func (f *figures) begin() (last *reading, changed chan struct{}) {
 	if f.changed == nil {
 		f.changed = make(chan struct{})
 	}
-	if !f.busy && f.last.older(f.every) {
+	if !f.busy && f.last.older(f.interval()) {
 		f.start()
 	}
 	return f.last, f.changed
+}
+
+// interval is how old the last reading becomes before the next. The caller holds the lock.
+func (f *figures) interval() time.Duration {
+	if f.last == nil {
+		return f.every
+	}
+	return max(f.every, min(restAfterReading*f.last.Took, stale))
 }
 
 // start begins a reading. The caller holds the lock.
@@ -192,6 +203,7 @@ func (h *handler) readFigures(ctx context.Context, before *reading, publish func
 		publish(next)
 		return
 	}
+	next.Took = time.Since(next.At)
 	if before != nil {
 		next.Report, next.Problem, next.ExaminedAt = before.Report, before.Problem, before.ExaminedAt
 	}
