@@ -119,7 +119,7 @@ func (e *engine) takeRuns(b *batching, rows []*delivery) []*delivery {
 		req.most[i] = min(n, room)
 		room -= req.most[i]
 	}
-	e.claimRuns(heads, req)
+	b.learn(len(heads), e.claimRuns(heads, req) == req.limit())
 	return withRuns(b, rows)
 }
 
@@ -158,9 +158,9 @@ func (e *engine) mayLead(d *delivery) bool {
 		d.folds() && !e.topicRests(d)
 }
 
-// claimRuns claims runs, and makes the engine responsible for their rows. A hook of the application may end the
-// goroutine meanwhile.
-func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
+// claimRuns claims runs, makes the engine responsible for their rows, and returns how many these are. A hook of the
+// application may end the goroutine meanwhile.
+func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) int {
 	base, start := context.Background(), e.clock()
 	var claimed claimedRows
 	known := false
@@ -183,7 +183,7 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
 	if err != nil {
 		e.logger.WarnContext(base, "claiming runs of ordered keys failed", "error", err)
 		known = fault.IsRefused(err)
-		return
+		return 0
 	}
 	rows := e.deliver(base, claimed, start)
 	type placed struct {
@@ -209,6 +209,7 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
 	}
 	e.inFlight.add(rows)
 	known = true
+	return len(rows)
 }
 
 // withoutRuns puts heads back whose runs may have been claimed without our knowledge: neither a reply nor a refusal of

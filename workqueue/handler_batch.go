@@ -76,6 +76,7 @@ type batching struct {
 	size    func(*delivery) int // of its payload
 	handle  func(context.Context, []*delivery) ([]error, error)
 	failing atomic.Pointer[failing] // nil: the last calls have not
+	heads   atomic.Int32            // how many first rows of ordered keys a batch has at most, 0: any number
 }
 
 // A failing is a time in which all calls of a batch's handler have failed.
@@ -127,6 +128,7 @@ func (b *Batch[T]) Limit() int { return b.options.Limit }
 // begins several times.
 func (b *batching) from(first *delivery) flow.Batch[*delivery] {
 	limit, most, bytes := b.options.Limit, uint(b.options.Bytes), uint(b.size(first)) // a negative one is very large
+	heads, mostHeads := 1, int(b.heads.Load())
 	if first.MaxAttempts == 1 || bytes >= most {
 		limit = 1
 	}
@@ -134,9 +136,30 @@ func (b *batching) from(first *delivery) flow.Batch[*delivery] {
 		if d.batching != b || d.MaxAttempts == 1 {
 			return false, false
 		}
+		if mostHeads > 0 && d.folds() {
+			if heads == mostHeads {
+				return false, false
+			}
+			heads++
+		}
 		bytes += uint(b.size(d))
 		return bytes <= most, bytes >= most
 	}}
+}
+
+// learn notes whether the runs of a batch were as long as it has room for. Then its keys have more rows than one
+// handler takes, so the next batches have fewer keys, and other handlers take the rest at the same time.
+func (b *batching) learn(heads int, long bool) {
+	most := int(b.heads.Load())
+	switch {
+	case long && heads > 1:
+		most = heads / 2
+	case !long && 2*most >= b.options.Limit:
+		most = 0
+	case !long:
+		most *= 2
+	}
+	b.heads.Store(int32(most))
 }
 
 // A batchCall is a call of a batch's handler.

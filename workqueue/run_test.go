@@ -648,6 +648,51 @@ func TestBatchesHaveRuns(t *testing.T) {
 
 // A poison in a run is found by halving, and only its attempts count. What is behind it is not started before it has
 // ended.
+// Where one key fills a batch, handlers take different keys at the same time.
+func TestLongKeysAreHandledAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	r := newRunRig(t)
+	const keys, each, limit = 4, 60, 10
+	for k := range keys {
+		r.insert(ordered(fmt.Sprint("key ", k), keyed.Block, 1, each)...)
+	}
+	var mu sync.Mutex
+	last, running, together, wrong := map[string]int64{}, 0, false, 0
+	all := make(chan struct{})
+	w := r.batchWorker(workqueue.WorkerOptions{Concurrency: keys}, limit,
+		func(ctx context.Context, batch []*workqueue.Claim[keyedRow]) ([]error, error) {
+			mu.Lock()
+			running++
+			if running == keys && !together {
+				together = true
+				close(all)
+			}
+			wait := len(batch) == limit && keyOf(batch[0]) == keyOf(batch[limit-1])
+			for _, c := range batch {
+				if c.Body.N != last[keyOf(c)]+1 {
+					wrong++
+				}
+				last[keyOf(c)] = c.Body.N
+			}
+			mu.Unlock()
+			if wait {
+				select {
+				case <-all:
+				case <-time.After(20 * time.Second):
+				}
+			}
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return nil, nil
+		})
+	defer r.start(w)()
+	r.eventually("all rows are done", fmt.Sprintf("count(*) = %d FROM work WHERE status = 2", keys*each))
+	if !together || wrong > 0 {
+		t.Errorf("the handlers of all keys ran together: %v; %d rows were out of order", together, wrong)
+	}
+}
+
 func TestAPoisonInARun(t *testing.T) {
 	t.Parallel()
 	const rows, poison = 40, 13
