@@ -59,20 +59,17 @@ WITH head AS MATERIALIZED (
         ORDER BY w.concurrency_key, w.key_seq
         LIMIT h.most) AS n
 ), locked AS MATERIALIZED (
-    SELECT r.ctid
-    FROM next AS n
-    CROSS JOIN LATERAL (
-        SELECT w.ctid FROM {{.Table}} AS w
-        WHERE w.ctid = n.ctid AND w.key_seq = n.key_seq -- unless it has just changed its key
-          AND CASE WHEN w.completed_at IS NULL THEN {{.Keys.Wait "w"}} END
-          AND w.status = 0 AND {{template "may_run" "w"}}
-        FOR NO KEY UPDATE SKIP LOCKED) AS r
-    WHERE n.fits
+    SELECT w.ctid, w.key_seq -- which a row may have changed with its key
+    FROM {{.Table}} AS w
+    WHERE w.ctid = ANY (ARRAY(SELECT n.ctid FROM next AS n WHERE n.fits))
+      AND CASE WHEN w.completed_at IS NULL THEN {{.Keys.Wait "w"}} END
+      AND w.status = 0 AND {{template "may_run" "w"}}
+    FOR NO KEY UPDATE SKIP LOCKED
 ), run AS MATERIALIZED (
     SELECT p.ctid, p.head, p.owner_token
     FROM (
         SELECT n.ctid, n.head, n.owner_token, -- IN is hashed, where a join might compare each pair
-            bool_and(n.fits AND n.ctid IN (SELECT l.ctid FROM locked AS l)) OVER (
+            bool_and(n.fits AND (n.ctid, n.key_seq) IN (SELECT l.ctid, l.key_seq FROM locked AS l)) OVER (
                 PARTITION BY n.head ORDER BY n.key_seq) AS taken
         FROM next AS n) AS p
     WHERE p.taken
