@@ -232,33 +232,16 @@ func (s *claimScanner) next() *claimedRow {
 	return row
 }
 
-// scan reads a row of the result.
+// scan reads a row of the result. A row with a column that cannot be read has been claimed all the same, as have the
+// other rows. It is marked, so that only its own delivery fails.
 func (s *claimScanner) scan(scan func(...any) error) error {
 	s.dest.values = s.dest.values[:0]
-	if s.answer == nil {
-		return s.scanClaimed(scan, 0)
+	if s.answer != nil {
+		if isRow, err := s.scanAnswer(scan); !isRow {
+			return err
+		}
 	}
-	s.dest.values = s.answer.columns(s.dest.values)
-	before := len(s.dest.values)
-	s.skip(claimedColumns + len(s.table.claimed))
-	if err := scan(s.dest.values...); err != nil || !s.answer.read() {
-		return err
-	}
-	s.dest.values = s.dest.values[:0]
-	s.skip(before)
-	return s.scanClaimed(scan, before)
-}
-
-// skip leaves the next n columns unread.
-func (s *claimScanner) skip(n int) {
-	for range n {
-		s.dest.values = append(s.dest.values, conn.Unread{})
-	}
-}
-
-// scanClaimed reads a claimed row behind so many other columns. A row with a column that cannot be read has been
-// claimed all the same, as have the other rows. It is marked, so that only its own delivery fails.
-func (s *claimScanner) scanClaimed(scan func(...any) error, before int) error {
+	before := len(s.dest.values) // columns of the answer, which have been read
 	row := s.next()
 	s.rows = append(s.rows, row)
 	row.Token = s.req.owner
@@ -276,6 +259,26 @@ func (s *claimScanner) scanClaimed(scan func(...any) error, before int) error {
 	row.topic = pickTopic(s.table.topics, domain)
 	row.Headers = header.Read(s.headers)
 	return err
+}
+
+// scanAnswer reads what stands before the columns of a row, and leaves these columns to be skipped.
+func (s *claimScanner) scanAnswer(scan func(...any) error) (isRow bool, err error) {
+	s.dest.values = s.answer.columns(s.dest.values)
+	n := len(s.dest.values)
+	s.skip(claimedColumns + len(s.table.claimed))
+	if err := scan(s.dest.values...); err != nil || !s.answer.read() {
+		return false, err
+	}
+	s.dest.values = s.dest.values[:0]
+	s.skip(n)
+	return true, nil
+}
+
+// skip leaves the next n columns unread.
+func (s *claimScanner) skip(n int) {
+	for range n {
+		s.dest.values = append(s.dest.values, conn.Unread{})
+	}
 }
 
 // scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id, the first

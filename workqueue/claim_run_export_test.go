@@ -40,7 +40,8 @@ func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID,
 	batch := make([]*settlement, len(ids))
 	for i, id := range ids {
 		o := outcomeOf(results[i])
-		batch[i] = &settlement{claimRef: claimRef{id, token}, outcome: o, message: o.stored(), run: of, place: i}
+		batch[i] = &settlement{claimRef: claimRef{id, token}, outcome: o, message: o.stored(ctx, nil), run: of,
+			place: i}
 	}
 	done, err := q.settle(ctx, batch, onlyTry)
 	return done.ids, err

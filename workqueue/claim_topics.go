@@ -144,14 +144,16 @@ func (q *topicQuestion) probing(rows []*claimedRow) {
 
 // places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it
 // came to. Rows from the lanes of topics are not among them.
-func (q *topicQuestion) places(rows []*claimedRow) []*claimedRow {
+func (q *topicQuestion) places(rows []*claimedRow) (places []*claimedRow) {
 	if q == nil {
 		return rows
 	}
-	of := make(map[uuid.UUID]bool, len(q.fromLane))
-	for _, row := range q.fromLane {
-		of[row.place.id] = true
+	if places = slices.Clone(rows); len(q.fromLane) > 0 {
+		of := make(map[uuid.UUID]bool, len(q.fromLane))
+		for _, row := range q.fromLane {
+			of[row.place.id] = true
+		}
+		places = slices.DeleteFunc(places, func(row *claimedRow) bool { return of[row.ID] })
 	}
-	places := slices.DeleteFunc(slices.Clone(rows), func(row *claimedRow) bool { return of[row.ID] })
 	return inClaimOrder(append(places, q.reached...))
 }

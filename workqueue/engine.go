@@ -51,6 +51,7 @@ type engine struct {
 	epoch    time.Time       // its monotonic clock starts here
 	beat     atomic.Int64    // when the loop of renewals last turned, by that clock; 0: it does not run
 	counts   *history.Counts // for the table history; nil: in a transaction of the application, which may roll back
+	settles  atomic.Int64    // how many have changed something
 	cancels  chan struct{}   // signals that a running row was cancelled
 
 	// What only a worker has; nil in a drain.
@@ -98,20 +99,25 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 	for some := range slices.Chunk(claimed, slabSize) {
 		slab := make([]delivery, len(some))
 		for i, row := range some {
-			d := &slab[i]
-			d.claimedRow, d.engine, d.claimed = row, e, start
-			d.settlement.claimRef, d.settlement.row = claimRef{d.ID, d.Token}, row
-			d.settlement.outcome, d.settlement.message = exited, errGoexit.Error() // until it is decided
-			d.ctx, d.cancel = context.WithCancelCause(base)
-			d.expires.Store(start + int64(e.handling.Lease))
-			d.place.Topic, d.place.Lost = row.topic, row.lostLeases(e.dbClock)
-			if e.batches != nil {
-				d.batching = e.batches(d)
-			}
-			rows = append(rows, d)
+			e.receive(base, &slab[i], row, start)
+			rows = append(rows, &slab[i])
 		}
 	}
 	return rows
+}
+
+// receive makes the delivery of a row, or of a message that is none.
+func (e *engine) receive(base context.Context, d *delivery, row *claimedRow, start int64) {
+	d.claimedRow, d.engine, d.claimed = row, e, start
+	d.settlement.claimRef, d.settlement.row = claimRef{d.ID, d.Token}, row
+	d.settlement.outcome, d.settlement.message = exited, errGoexit.Error() // until it is decided
+	d.settlement.lane = e.counts.Lane(d.labels[e.table.counted])
+	d.ctx, d.cancel = context.WithCancelCause(base)
+	d.expires.Store(start + int64(e.handling.Lease))
+	d.place.Topic, d.place.Lost = row.topic, row.lostLeases(e.dbClock)
+	if e.batches != nil {
+		d.batching = e.batches(d)
+	}
 }
 
 // minCallTimeout leaves a slow database time even where the lease is short.

@@ -21,6 +21,48 @@ type batchRun struct {
 	most   int           // then nothing is left to find, see [batchRun.split]
 }
 
+// together puts the rows in front that are handled together with the first of those that wait, and returns how many
+// they are. The others stay in their order.
+func together[R any](waiting []R, of func(R) *delivery) (n int) {
+	b := of(waiting[0]).batching
+	if b == nil {
+		return 1
+	}
+	limits, full := b.from(of(waiting[0])), false
+	n = 1
+	for i := 1; i < len(waiting) && n < limits.Limit && !full; i++ {
+		var joins bool
+		if joins, full = limits.Accept(of(waiting[i])); joins {
+			row := waiting[i]
+			copy(waiting[n+1:i+1], waiting[n:i])
+			waiting[n] = row
+			n++
+		}
+	}
+	return n
+}
+
+// handleBatch calls the handler of rows that belong together until each has an outcome, and takes the rows behind them
+// that may run with them. It calls begins before each call, and ended for each row when its outcome is decided, at the
+// latest when it returns, or when a hook of the application ends the goroutine.
+func (e *engine) handleBatch(rows []*delivery, begins func(), ended func(*delivery)) {
+	end := func(d *delivery) { d.ended = true; ended(d) }
+	defer func() {
+		for _, d := range rows {
+			if !d.ended {
+				end(d)
+			}
+		}
+	}()
+	rows = e.takeRuns(rows)
+	for r := e.newBatchRun(rows); r.more(); {
+		begins()
+		for _, d := range r.step() {
+			end(d)
+		}
+	}
+}
+
 // newBatchRun begins a run of rows that belong together.
 func (e *engine) newBatchRun(rows []*delivery) *batchRun {
 	return &batchRun{engine: e, batching: rows[0].batching, began: time.Now(), parts: [][]*delivery{rows},
@@ -63,7 +105,7 @@ func (r *batchRun) step() (decided []*delivery) {
 // them, and returns the others.
 func (r *batchRun) startable(part []*delivery) (rows, decided []*delivery) {
 	for _, d := range part {
-		if o := r.unstarted(d); o != nil {
+		if o := r.skipped(d); o != nil {
 			d.decide(d.ctx, d.inOrder(o))
 			decided = append(decided, d)
 		} else if d.byTx.Load() != nil || d.isStopped() {
@@ -76,18 +118,15 @@ func (r *batchRun) startable(part []*delivery) (rows, decided []*delivery) {
 	return rows, decided
 }
 
-func (r *batchRun) unstarted(d *delivery) *Outcome {
-	switch cause := context.Cause(d.ctx); {
-	case d.lost.Load() && r.calls == 0:
-		return released
-	case d.lost.Load():
+// skipped returns how to settle a row that this call leaves out; nil if it does not.
+func (r *batchRun) skipped(d *delivery) *Outcome {
+	switch cause, lost := context.Cause(d.ctx), d.lost.Load(); {
+	case r.calls == 0 && (lost || cause == nil):
+		return r.unstarted(d)
+	case lost:
 		return interrupted
 	case cause != nil:
-		return d.conclude(outcomeOf(cause))
-	case r.calls == 0 && r.topicRests(d):
-		return released
-	case r.calls == 0:
-		return d.leaveOutcome()
+		return outcomeOf(cause)
 	}
 	return nil
 }
@@ -101,14 +140,14 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 	if r.calls++; r.calls == 1 {
 		for _, d := range part {
 			waited := r.dbClock.of(start).Sub(d.DueAt)
-			r.counts.Waited(d.labels[r.table.counted], waited)
+			d.settlement.lane.Waits.Add(waited)
 			r.table.telemetry.Waited(base, d.labels, waited)
 		}
 	}
 	ctx, call := r.table.telemetry.HandleBatch(base, deliveries(part), start)
 	each, all = r.call(ctx, r.handling.HandlerTimeout, part)
 	if all != nil && all.costs() && len(part) > 1 {
-		message := r.stored(ctx, all)
+		message := all.stored(ctx, r.handling.Redact)
 		call.End(nil, telemetry.Handled{Failed: true, Type: all.errorType, Error: message})
 		if r.calls == 1 {
 			r.table.telemetry.LogBatch(ctx, r.logger, slog.LevelInfo, "batch failed, its halves are tried",
@@ -126,10 +165,10 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 			handled[i].Left = true // it is called again
 			continue
 		}
-		d.decide(ctx, d.inOrder(d.conclude(o)))
+		d.decide(ctx, d.inOrder(o))
 		handled[i] = d.handled()
 		if !handled[i].Left {
-			r.counts.Ran(d.labels[r.table.counted], time.Since(start))
+			d.settlement.lane.Runs.Add(time.Since(start))
 		}
 	}
 	call.End(handled, telemetry.Handled{})
@@ -158,7 +197,7 @@ func (r *batchRun) keepUndecided(part []*delivery, each []*Outcome) (decided []*
 func (r *batchRun) endWith(o *Outcome, decided []*delivery) []*delivery {
 	for _, part := range r.parts {
 		for _, d := range part {
-			d.decide(d.ctx, d.inOrder(d.conclude(o)))
+			d.decide(d.ctx, d.inOrder(o))
 		}
 		decided = append(decided, part...)
 	}
@@ -188,6 +227,6 @@ func (r *batchRun) putBack(last *Outcome) []*delivery {
 	cause := errUntried{last}
 	rows := r.endWith(outcomeOf(SnoozeFor(pause, cause)), nil)
 	r.table.telemetry.LogBatch(context.Background(), r.logger, slog.LevelWarn, "all calls of a batch failed, "+
-		"the rest of it is put back", deliveries(rows), r.stored(context.Background(), last))
+		"the rest of it is put back", deliveries(rows), last.stored(context.Background(), r.handling.Redact))
 	return rows
 }

@@ -18,7 +18,7 @@ type place interface {
 	// renewing is the operations on a table for renewals.
 	renewing(*Table) *Queue
 	// settle settles a batch in one transaction, or in a savepoint.
-	settle(context.Context, *Table, []*settlement, TxLimits, trial) (settleResult, error)
+	settle(context.Context, *Table, []*settlement, TxLimits, trial) (*changes, error)
 	// begin opens the transaction of a row's handler.
 	begin(context.Context, *delivery) (begunTx, error)
 	// timedOut is told of a statement that took all of its time.
@@ -37,7 +37,7 @@ func (p onPool) queue(t *Table, l TxLimits) *Queue {
 
 func (p onPool) renewing(t *Table) *Queue { return p.queue(t, TxLimits{}) }
 
-func (p onPool) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settleResult,
+func (p onPool) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (*changes,
 	error) {
 	return p.queue(t, l).settle(ctx, batch, try)
 }
@@ -70,7 +70,7 @@ func (p inTx) renewing(t *Table) *Queue          { return t.In(Pgx(p.tx)) }
 func (p inTx) timedOut(error)                    {}
 func (p inTx) commits() bool                     { return false }
 
-func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits, _ trial) (done settleResult,
+func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits, _ trial) (done *changes,
 	err error) {
 	var lost error
 	err = pgx.BeginFunc(ctx, p.tx, func(tx pgx.Tx) error {
@@ -82,7 +82,7 @@ func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLim
 		return nil
 	})
 	if err != nil {
-		return settleResult{}, err
+		return new(changes), err
 	}
 	return done, lost
 }

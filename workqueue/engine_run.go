@@ -105,7 +105,8 @@ func withoutBehind(rows []*delivery, results []error) (again []error, isNeeded b
 
 // takeRuns takes the rows behind those of a batch that are the first of an ordered key, as far as the batch has room,
 // and returns the batch with them. What could not be taken comes later, as do the rows of a run whose claim failed.
-func (e *engine) takeRuns(b *batching, rows []*delivery) []*delivery {
+func (e *engine) takeRuns(rows []*delivery) []*delivery {
+	b := rows[0].batching
 	heads, req := e.runsBehind(b, rows)
 	want := req.limit()
 	if want == 0 {

@@ -82,6 +82,7 @@ type delivery struct {
 	claimed    int64        // when, in nanoseconds of the engine's clock
 	runLimit   atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
 	overdue    bool         // reported as running for longer; used by renewals only
+	ended      bool         // [engine.handleBatch] has passed its outcome on
 	txErr      error        // Tx has failed
 	batching   *batching    // how it is handled together with others; nil: alone
 	run        *run         // of its ordered key; nil: none

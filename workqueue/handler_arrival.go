@@ -37,7 +37,8 @@ func (t *Table) ProcessArrival(ctx context.Context, values []any,
 // failureOf reads an error of the database or of the application. The methods of the latter may panic.
 func failureOf(err error) telemetry.Handled {
 	o := outcomeOf(err)
-	e := telemetry.Handled{Failed: true, Type: fault.Type(err), Error: cmp.Or(o.stored(), conn.Storable(text(err)))}
+	e := telemetry.Handled{Failed: true, Type: fault.Type(err),
+		Error: cmp.Or(o.stored(context.Background(), nil), conn.Storable(text(err)))}
 	if e.Type == "_OTHER" {
 		e.Type = cmp.Or(o.errorType, "_OTHER")
 	}

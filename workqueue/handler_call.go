@@ -9,39 +9,59 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // handle calls the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless
-// [Claim.Tx] has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
-//
-// A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
-// settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
-// session takes it.
+// [Claim.Tx] has settled it. It decides in a deferred function, which also runs if the handler panics or ends its
+// goroutine: both are failed attempts.
 func (e *engine) handle(d *delivery) {
-	if d.lost.Load() || e.topicRests(d) {
-		d.decide(d.ctx, released)
-		return
-	}
-	if o := d.leaveOutcome(); o != nil {
+	if o := e.unstarted(d); o != nil {
 		d.decide(d.ctx, o)
 		return
 	}
 	start := time.Now()
 	waited := e.dbClock.of(start).Sub(d.DueAt)
 	ctx, call := e.table.telemetry.Handle(d.ctx, d.row(), start, waited)
-	e.counts.Waited(d.labels[e.table.counted], waited)
+	counts := d.settlement.lane
+	counts.Waits.Add(waited)
 	result := exited
 	defer func() {
-		d.decide(ctx, d.conclude(result))
+		if r := recover(); r != nil {
+			result = panicked(r)
+		}
+		d.decide(ctx, result)
 		handled := d.handled()
 		if !handled.Left {
-			e.counts.Ran(d.labels[e.table.counted], time.Since(start))
+			counts.Runs.Add(time.Since(start))
 		}
 		call.End(handled)
 	}()
 	result = d.call(ctx)
+}
+
+// unstarted returns how to settle a row whose handler is not called; nil if it is. A handler does not start if the
+// lease was lost while the row waited, the topic of the row has begun to rest, or the domain leaves the row to others.
+// The settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until
+// another session takes it.
+func (e *engine) unstarted(d *delivery) (o *Outcome) {
+	if d.lost.Load() || e.topicRests(d) {
+		return released
+	}
+	if e.leaves == nil || d.unreadable != nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			o = nil
+			e.table.telemetry.LogRow(d.ctx, slog.LevelError, "Domain.Leaves panicked, the row is handled", d.labels, d.ID,
+				slog.String("error", text(panicked(r).cause)))
+		}
+	}()
+	if err := e.leaves(d.ctx, d); err != nil {
+		return outcomeOf(err)
+	}
+	return nil
 }
 
 // topicRests reports that the topic of a row has begun to rest since the row was claimed, unless the row is its probe.
@@ -49,33 +69,8 @@ func (e *engine) topicRests(d *delivery) bool {
 	return !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic)
 }
 
-// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, which
-// is logged, the handler is called, as for every row.
-func (d *delivery) leaveOutcome() (o *Outcome) {
-	leaves := d.engine.leaves
-	if leaves == nil || d.unreadable != nil {
-		return nil
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			o = nil
-			d.engine.table.telemetry.LogRow(d.ctx, slog.LevelError, "Domain.Leaves panicked, the row is handled",
-				d.labels, d.ID, slog.String("error", text(panicked(r).cause)))
-		}
-	}()
-	if err := leaves(d.ctx, d); err != nil {
-		return outcomeOf(err)
-	}
-	return nil
-}
-
-// call runs the handler and reads its result. A panic is a failed attempt, whose error has the stack.
-func (d *delivery) call(ctx context.Context) (result *Outcome) {
-	defer func() {
-		if r := recover(); r != nil {
-			result = panicked(r)
-		}
-	}()
+// call calls the handler and reads its result.
+func (d *delivery) call(ctx context.Context) *Outcome {
 	if d.unreadable != nil {
 		return outcomeOf(d.unreadable)
 	}
@@ -91,7 +86,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	return outcomeOf(err)
 }
 
-// panicked is the outcome of a handler that has panicked with r, with the stack of its goroutine.
+// panicked is the outcome of a handler that has panicked with r: a failed attempt, whose error has the stack.
 func panicked(r any) *Outcome {
 	o := retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
 	o.errorType = "panic"
@@ -110,43 +105,22 @@ func (e timeoutError) Error() string {
 	return fmt.Sprintf("handler exceeded its timeout of %v", time.Duration(e))
 }
 
-// conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.
-func (d *delivery) conclude(o *Outcome) *Outcome {
-	if o.kind != outcomeRetry && o.kind != outcomeUnavailable {
-		return o
-	}
-	switch cause := context.Cause(d.ctx); {
-	case errors.Is(cause, ErrShutdown):
-		return interrupted
-	case errors.Is(cause, ErrRowCancelled):
-		return &Outcome{kind: outcomeCancel, cause: o.cause}
-	}
-	return o
-}
-
-// decide makes an outcome that of the row, unless Tx has settled it.
+// decide makes an outcome that of the row, unless Tx has settled it. If the handler's context was cancelled by a
+// shutdown, or with the row, that is why the handler has failed.
 func (d *delivery) decide(ctx context.Context, o *Outcome) {
-	if d.byTx.Load() == nil {
-		d.settlement.outcome, d.settlement.message, d.settlement.folds = o, d.engine.stored(ctx, o), d.folds()
+	if d.byTx.Load() != nil {
+		return
 	}
-}
-
-// stored is an outcome's cause as it goes into the table.
-func (e *engine) stored(ctx context.Context, o *Outcome) string {
-	if e.handling.Redact == nil || o.cause == nil {
-		return o.stored()
-	}
-	return conn.Storable(e.redact(ctx, o.stored()))
-}
-
-// redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.
-func (e *engine) redact(ctx context.Context, message string) (redacted string) {
-	defer func() {
-		if recover() != nil {
-			redacted = "withheld: the Redact hook panicked"
+	if o.kind == outcomeRetry || o.kind == outcomeUnavailable {
+		switch cause := context.Cause(d.ctx); {
+		case errors.Is(cause, ErrShutdown):
+			o = interrupted
+		case errors.Is(cause, ErrRowCancelled):
+			o = &Outcome{kind: outcomeCancel, cause: o.cause}
 		}
-	}()
-	return e.handling.Redact(ctx, message)
+	}
+	s := &d.settlement
+	s.outcome, s.message, s.folds = o, o.stored(ctx, d.engine.handling.Redact), d.folds()
 }
 
 // handled is how the handler's call ended, for telemetry.

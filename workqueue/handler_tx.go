@@ -100,13 +100,10 @@ func (e *engine) settleIn(ctx context.Context, tx begunTx, claims []*delivery, o
 		err = commitSettled(ctx, tx.tx, rows, batch)
 	}
 	if err != nil {
-		done = settleResult{ids: []uuid.UUID{}}
+		done = &changes{ids: []uuid.UUID{}}
 	}
-	e.countSettled(done.rows)
+	e.settled(done.rows)
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err, ToldLater: err != nil})
-	for i := 0; err == nil && i < len(batch); i++ {
-		e.noteSettled(batch[i].outcome)
-	}
 	return err
 }
 
@@ -123,8 +120,8 @@ func abortUnsettled(rows []*delivery, settled []uuid.UUID) (lost []uuid.UUID) {
 
 // settledIn is how the handler's transaction settles the claim.
 func (d *delivery) settledIn(ctx context.Context, o *Outcome) *settlement {
-	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o),
-		run: d.settlement.run, place: d.settlement.place}
+	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, lane: d.settlement.lane,
+		message: o.stored(ctx, d.engine.handling.Redact), run: d.settlement.run, place: d.settlement.place}
 }
 
 // commitSettled commits a handler's transaction, which has settled all of the rows.

@@ -193,17 +193,32 @@ var (
 	exited    = retried(errGoexit)
 )
 
-func (o *Outcome) stored() string {
+// stored is the cause as it goes into the table; redact may be nil.
+func (o *Outcome) stored(ctx context.Context, redact Redactor) string {
 	if o.cause == nil && o.kind == outcomeUnavailable {
 		return text(nil)
 	}
 	if o.cause == nil {
 		return ""
 	}
+	message := text(o.cause)
 	if o.kind == outcomeCancel {
-		return conn.Storable(o.Error())
+		message = o.Error()
 	}
-	return conn.Storable(text(o.cause))
+	if message = conn.Storable(message); redact != nil {
+		message = conn.Storable(redact.rewrite(ctx, message))
+	}
+	return message
+}
+
+// rewrite calls the application's function. Should that panic, the text is withheld: it may hold a secret.
+func (r Redactor) rewrite(ctx context.Context, message string) (redacted string) {
+	defer func() {
+		if recover() != nil {
+			redacted = "withheld: the Redact hook panicked"
+		}
+	}()
+	return r(ctx, message)
 }
 
 // An outcomeKind is a way in which a claim can end.

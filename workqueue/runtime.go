@@ -281,7 +281,7 @@ type onRuntime struct {
 	handlers *pgxpool.Pool
 }
 
-func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settleResult,
+func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (*changes,
 	error) {
 	return p.queue(t, l).settle(ctx, batch, try)
 }

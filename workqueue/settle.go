@@ -25,20 +25,14 @@ const (
 	furtherTry              // after one that failed, which may have settled the rows: its reply was lost
 )
 
-// A settleResult is what a settle has done.
-type settleResult struct {
-	ids  []uuid.UUID   // the rows that it changed
-	rows []*settlement // those of which is known what became
-}
-
 // settle applies the batch and returns what it changed. Rows that it did not change are looked
 // at once more: a repeated settle whose first reply was lost is a success, the others are a SettleError.
 //
 // The batch is sorted by id, so that all settles lock rows in the same order. A statement returns the ids that it
 // changed but not their claims, so of two claims of one row the second is settled by itself.
-func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (settleResult, error) {
+func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (*changes, error) {
 	if len(batch) == 0 {
-		return settleResult{}, nil
+		return new(changes), nil
 	}
 	batch = slices.Clone(batch)
 	slices.SortFunc(batch, func(a, b *settlement) int {
@@ -51,7 +45,8 @@ func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (set
 		return done, err
 	}
 	more, err := q.settle(ctx, again, try)
-	return settleResult{append(done.ids, more.ids...), append(done.rows, more.rows...)}, refused.merge(err)
+	done.ids, done.rows = append(done.ids, more.ids...), append(done.rows, more.rows...)
+	return done, refused.merge(err)
 }
 
 // splitRepeated takes the second claim of a row out of a sorted batch, and drops duplicates.
@@ -69,12 +64,12 @@ func splitRepeated(batch []*settlement) (once, again []*settlement) {
 	return once, again
 }
 
-func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (settleResult, error) {
-	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
+func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (*changes, error) {
+	done := &changes{ids: make([]uuid.UUID, 0, len(batch))}
 	done.dest = [...]any{&done.id, &done.at.status, &done.at.cancelled}
-	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
+	err := q.exec.run(ctx, q.table.settleCalls(batch, done)...)
 	if err != nil {
-		return settleResult{}, err
+		return new(changes), err
 	}
 	if len(done.begun) > 0 {
 		q.logRests(ctx, done.begun, batch)
@@ -83,12 +78,12 @@ func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) 
 		done.takenBack(batch)
 	}
 	if len(done.ids) < len(batch) {
-		err = q.lookAtUnchanged(ctx, batch, &done, try)
+		err = q.lookAtUnchanged(ctx, batch, done, try)
 	}
-	if try != onlyTry && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
-		return settleResult{ids: done.ids}, err
+	if try == onlyTry || !fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
+		done.tell(batch, err)
 	}
-	return settleResult{done.ids, done.results(batch, err)}, err
+	return done, err
 }
 
 // settleCalls makes one statement for each kind of outcome in the batch.
@@ -161,9 +156,10 @@ func describe(args map[string]any, kind outcomeKind, n int, batch []*settlement)
 	args["cancelled"] = slices.Repeat([]bool{kind == outcomeCancel}, n)
 }
 
-// changes are the rows that a settle changed.
+// changes are what a settle has done.
 type changes struct {
-	ids   []uuid.UUID
+	ids   []uuid.UUID            // the rows that it changed
+	rows  []*settlement          // those of which is known what became
 	stand map[uuid.UUID]standing // their states since then, except of those that were acked
 	found int                    // how many of these an earlier try has changed, whose reply was lost
 	begun []begunRest            // topics that rest since this settle
@@ -263,8 +259,8 @@ func (q *Queue) lookAtUnchanged(ctx context.Context, batch []*settlement, done *
 	})
 }
 
-// results returns the settlements of which is known what became, with that.
-func (c *changes) results(batch []*settlement, err error) []*settlement {
+// tell notes in the settlements of a batch what became of their rows, as far as that is known.
+func (c *changes) tell(batch []*settlement, err error) {
 	all := len(c.ids)+c.found == len(batch)
 	if !all {
 		for _, id := range c.ids {
@@ -277,7 +273,7 @@ func (c *changes) results(batch []*settlement, err error) []*settlement {
 	if err != nil {
 		lost, gone = refusedRows(err)
 	}
-	known := batch[:0]
+	c.rows = batch[:0]
 	for _, s := range batch {
 		at, stands := c.stand[s.id]
 		switch {
@@ -292,7 +288,6 @@ func (c *changes) results(batch []*settlement, err error) []*settlement {
 		default:
 			continue
 		}
-		known = append(known, s)
+		c.rows = append(c.rows, s)
 	}
-	return known
 }

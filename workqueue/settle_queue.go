@@ -97,8 +97,9 @@ func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, le
 // settleAll makes the settlements of one claim's rows, all with the same outcome.
 func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
 	all, batch := make([]settlement, len(ids)), make([]*settlement, len(ids))
+	message := o.stored(context.Background(), nil)
 	for i, id := range ids {
-		all[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: o.stored()}
+		all[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: message}
 		batch[i] = &all[i]
 	}
 	return batch

@@ -3,6 +3,7 @@ package workqueue
 import (
 	"time"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
@@ -10,7 +11,8 @@ import (
 // from the handler to the statement.
 type settlement struct {
 	claimRef
-	row     *claimedRow // nil: only its id is known
+	row     *claimedRow   // nil: only its id is known
+	lane    *history.Lane // in which it is counted; nil: in none
 	outcome *Outcome
 	message string   // the cause as it is stored
 	folds   bool     // it writes notes, and the worker that settles it folds them
@@ -30,6 +32,9 @@ type settlement struct {
 
 // isOfRun reports whether it is settled with others of its key.
 func (s *settlement) isOfRun() bool { return s.run != nil }
+
+// writesNotes reports whether its settle writes notes that the worker folds.
+func (s *settlement) writesNotes() bool { return s.folds }
 
 // isNew reports whether it has never been tried.
 func (s *settlement) isNew() bool { return s.waits == 0 && s.mark == 0 }

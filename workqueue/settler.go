@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -27,7 +28,6 @@ const (
 // A settler settles the outcomes of handlers in batches: many claims, one transaction.
 type settler struct {
 	engine   *engine
-	linger   time.Duration
 	pending  chan *settlement
 	failing  chan failedBatch
 	bisector *bisector
@@ -44,13 +44,10 @@ type failedBatch struct {
 
 func newSettler(e *engine) *settler {
 	return &settler{
-		engine: e, linger: e.handling.SettleLinger,
+		engine:  e,
 		pending: make(chan *settlement, settleQueue), quit: make(chan struct{}),
 		failing: make(chan failedBatch, failedBatches), turn: make(chan struct{}, 1),
-		bisector: &bisector{
-			engine: e, leave: e.leaveToLease,
-			done: func(rows []*settlement, _ error) { e.done(rows) },
-		},
+		bisector: &bisector{engine: e},
 	}
 }
 
@@ -79,7 +76,6 @@ func (s *settler) stop() { close(s.quit) }
 func (s *settler) add(d *delivery) {
 	one := d.toSettle()
 	if one == nil {
-		s.engine.forget(&d.settlement)
 		return
 	}
 	select {
@@ -88,26 +84,35 @@ func (s *settler) add(d *delivery) {
 	}
 }
 
-// toSettle ends the handler's context and returns what is to be settled; nil if Tx has settled the row. It frees the
-// payload, because a settle that has to wait needs none.
+// toSettle ends the handler's context and returns what is to be settled. It frees the payload, because a settle that
+// has to wait needs none. It returns nil if Tx has settled the row, which the engine then forgets.
 func (d *delivery) toSettle() *settlement {
 	d.cancel(nil)
 	d.body = nil
 	if d.byTx.Load() != nil {
+		d.engine.forget(&d.settlement)
 		return nil
 	}
 	d.settling.Store(true)
 	return &d.settlement
 }
 
-// run settles batches until stop was called and nothing is left.
+// run settles batches until stop was called and nothing is left. The bisector takes one that fails, while the settler
+// goes on with others.
 func (s *settler) run() {
 	batch := make([]*settlement, 0, settleBatch)
 	for {
 		if batch = s.nextBatch(batch[:0]); len(batch) == 0 {
 			return
 		}
-		s.flush(batch)
+		_, err := s.engine.settle(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
+		if fault.IsUnsettled(err) {
+			select {
+			case s.failing <- failedBatch{slices.Clone(batch), err}:
+			case <-s.ctx.Done():
+				s.engine.forget(batch...) // their leases expire
+			}
+		}
 		clear(batch) // so that it keeps nothing alive until the next batch
 	}
 }
@@ -119,12 +124,13 @@ func (s *settler) run() {
 func (s *settler) nextBatch(batch []*settlement) []*settlement {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
+	linger := s.engine.handling.SettleLinger
 	select {
 	case first := <-s.pending:
 		batch = s.takeReady(append(batch, first))
-		for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
+		for part := 0; part < lingerParts && linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
 			!s.engine.flow.Idle(); part++ {
-			time.Sleep(s.linger / lingerParts)
+			time.Sleep(linger / lingerParts)
 		}
 	case <-s.quit:
 	}
@@ -166,27 +172,11 @@ func (s *settler) takeReady(batch []*settlement) []*settlement {
 	return batch
 }
 
-// flush settles a batch. A bisector takes one that fails, while the settler goes on with others.
-func (s *settler) flush(batch []*settlement) {
-	changed, err := s.engine.settle(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
-	if !fault.IsUnsettled(err) {
-		if changed > 0 {
-			s.bisector.settled.Add(1)
-		}
-		s.engine.done(batch)
-		return
-	}
-	select {
-	case s.failing <- failedBatch{slices.Clone(batch), err}:
-	case <-s.ctx.Done():
-		s.engine.done(batch)
-	}
-}
-
-// settle settles in one transaction and returns how many rows that changed. It is guarded by the tokens, so repeating a
-// settle whose reply was lost changes nothing.
+// settle settles rows in one transaction and returns how many that changed. It is guarded by the tokens, so repeating a
+// settle whose reply was lost changes nothing. Unless it has to be repeated, it ends the engine's responsibility for
+// the rows: the error is then a [SettleError].
 func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (changed int, err error) {
-	if anyFolds(batch) {
+	if slices.ContainsFunc(batch, (*settlement).writesNotes) {
 		began := e.notes.settleBegins()
 		defer e.notes.settleEnded(began) // also where the reply was lost
 	}
@@ -202,16 +192,18 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 			err = &telemetry.Repeated{Err: err}
 		}
 		changed = len(done.ids)
-		e.countSettled(done.rows)
+		e.settled(done.rows)
 		call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 		return err
 	})
+	if fault.IsUnsettled(err) {
+		return changed, err
+	}
+	if changed > 0 {
+		e.settles.Add(1)
+	}
+	e.forget(batch...)
 	return changed, err
-}
-
-// anyFolds reports whether a settlement of the batch folds.
-func anyFolds(batch []*settlement) bool {
-	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
 }
 
 // outcomeOfHistory is what history calls the ends of rows, in the words of telemetry. The others are not counted.
@@ -223,43 +215,34 @@ var outcomeOfHistory = map[string]history.Outcome{
 	telemetry.OutcomeLost:   history.Lost, telemetry.OutcomeGone: history.Lost,
 }
 
-// countSettled counts what became of rows.
-func (e *engine) countSettled(rows []*settlement) {
-	if e.counts == nil {
-		return
-	}
+// settled counts what became of rows. It wakes the worker if one of them may be ready again, or if they have made room
+// under the rule of its lanes.
+func (e *engine) settled(rows []*settlement) {
+	wakes := len(rows) > 0 && e.table.spec.Admission != "" && e.claimer.rule.isDue()
 	for _, s := range rows {
 		if o, counted := outcomeOfHistory[s.became]; counted {
-			e.counts.Settled(s.row.labels[e.table.counted], o)
+			s.lane.Settled(o)
 		}
+		if s.outcome.kind == outcomeUnavailable {
+			e.claimer.topics.changed()
+		}
+		wakes = wakes || outcomes[s.outcome.kind].again
 	}
-}
-
-// done ends the engine's responsibility for rows that are settled.
-func (e *engine) done(batch []*settlement) {
-	for _, s := range batch {
-		e.noteSettled(s.outcome)
-	}
-	e.forget(batch...)
-}
-
-// noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
-func (e *engine) noteSettled(o *Outcome) {
-	if o.kind == outcomeUnavailable {
-		e.claimer.topics.changed()
-	}
-	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.isDue()) {
+	if wakes && e.poll != nil {
 		e.poll.Wake()
 	}
 }
 
-// leaveToLease ends the engine's responsibility for rows that cannot be settled: their leases expire.
-func (e *engine) leaveToLease(rows []*settlement, cause error) {
+// leaveToLease ends the engine's responsibility for rows that cannot be settled, as the error says: their leases
+// expire.
+func (e *engine) leaveToLease(rows []*settlement, cause error) error {
 	for _, s := range rows {
 		e.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
 			s.row.labels, s.id, slog.Any("error", cause))
 	}
 	e.forget(rows...)
+	return fmt.Errorf("txwork: %s: %s could not be settled and is left to its lease: %w", e.table.Name(),
+		countIDs(settledIDs(rows)), cause)
 }
 
 // forget takes rows out of flight. The next claim looks what a probe has found out.
@@ -290,7 +273,7 @@ func (s *settler) bisect() {
 		}
 		select {
 		case <-s.ctx.Done():
-			s.engine.done(a.abandon()) // their leases expire
+			s.engine.forget(a.abandon()...) // their leases expire
 			return
 		case batch, ok := <-more:
 			if !ok {

@@ -26,11 +26,9 @@ const (
 // A bisector settles batches that failed. It tries halves of them until each row that cannot be settled is alone. It
 // retries such rows with growing pauses, or leaves them to their leases; either way they delay no others.
 //
-// One goroutine uses it, except for the counters.
+// One goroutine uses it, except for the size.
 type bisector struct {
 	engine *engine
-	done   func(rows []*settlement, lost error)  // settled, or a SettleError says that the claim is void
-	leave  func(rows []*settlement, cause error) // given up
 
 	now    [][]*settlement // parts to try at once, each in a transaction of its own
 	newest bool            // whether the newest of them was taken last
@@ -38,8 +36,7 @@ type bisector struct {
 	later  []*settlement   // tried when they are due
 
 	size    atomic.Int64 // rows in it
-	settled atomic.Int64 // settles that changed something, including those of the settlers
-	seen    int64        // the value of settled when the last try failed
+	seen    int64        // how many settles of the engine had changed something when the last try failed
 	applied int          // settles of its own that changed something
 	vain    int          // tries in a row that failed while nothing was settled
 	cause   error        // of the last failure
@@ -51,10 +48,10 @@ func (b *bisector) add(batch []*settlement) {
 	b.now = append(b.now, batch)
 }
 
-// addFailed takes a batch that was tried and failed.
-func (b *bisector) addFailed(ctx context.Context, batch []*settlement, err error) {
+// addFailed takes a batch that was tried and failed. The error is that of step.
+func (b *bisector) addFailed(ctx context.Context, batch []*settlement, err error) error {
 	b.size.Add(int64(len(batch)))
-	b.failed(ctx, batch, err)
+	return b.failed(ctx, batch, err)
 }
 
 // rest is how long to rest before the next step; negative if nothing is left.
@@ -69,20 +66,18 @@ func (b *bisector) rest() time.Duration {
 	return -1
 }
 
-// step tries to settle one part.
-func (b *bisector) step(ctx context.Context) {
+// step tries to settle one part. The error names rows whose claims were lost, and rows that are left to their leases.
+func (b *bisector) step(ctx context.Context) error {
 	part := b.take()
 	changed, err := b.engine.settle(ctx, part, b.limits(part))
 	if fault.IsUnsettled(err) {
-		b.failed(ctx, part, err)
-		return
+		return b.failed(ctx, part, err)
 	}
 	if changed > 0 {
-		b.settled.Add(1)
 		b.applied++
 	}
 	b.size.Add(int64(-len(part)))
-	b.done(part, err)
+	return err
 }
 
 // take prefers parts to postponed rows. It takes the newest part, which is small, and the oldest, which is large, in
@@ -145,7 +140,7 @@ func batchLimitsWith(rows int64) TxLimits {
 }
 
 // failed decides what becomes of a part that could not be settled.
-func (b *bisector) failed(ctx context.Context, part []*settlement, err error) {
+func (b *bisector) failed(ctx context.Context, part []*settlement, err error) error {
 	b.cause = err
 	waits := 0
 	for _, p := range part {
@@ -163,16 +158,17 @@ func (b *bisector) failed(ctx context.Context, part []*settlement, err error) {
 		b.split(ctx, part, err)
 	case kind == fault.Refused && (others || waits >= patientWaits):
 		b.size.Add(-1)
-		b.leave(part, err)
+		return b.engine.leaveToLease(part, err)
 	default:
 		b.postpone(part, err)
 	}
+	return nil
 }
 
 // slowDown keeps tries that all fail from becoming a load. While nothing at all can be settled, the rate falls to one
 // try in five seconds.
 func (b *bisector) slowDown(others bool) {
-	if n := b.settled.Load(); n != b.seen {
+	if n := b.engine.settles.Load(); n != b.seen {
 		b.seen, b.vain = n, 0
 	}
 	if !others {

@@ -182,8 +182,8 @@ func (p *presence) tell(ctx context.Context, by teller) {
 		"of a row", slog.Any("error", err))
 }
 
-// beat takes along what is due once there is a connection.
-func (p *presence) beat(ctx context.Context, by teller, due func() *flush) (err error) {
+// beat takes along, if it is to, the counts that are due once there is a connection.
+func (p *presence) beat(ctx context.Context, by teller, counts bool) (err error) {
 	defer contain.Recover(&err)
 	return by.on(ctx, func(c *pgxpool.Conn) error {
 		schema := quote(by.table.spec.Schema)
@@ -192,8 +192,11 @@ func (p *presence) beat(ctx context.Context, by teller, due func() *flush) (err 
 		}
 		call, args := "CALL "+schema+".process_beat($1::bigint, $2::text, $3::text, $4::text, $5::text::jsonb", []any{
 			processID, processHost(), runtime.Version(), cmp.Or(scope.Version(), "unknown"), p.serves()}
-		if f := due(); f != nil {
-			call, args = call+", $6::text::jsonb, $7::bigint, $8::boolean", append(args, f.args()...)
+		if counts {
+			if f := p.due(); f != nil {
+				call += ", $6::text::jsonb, $7::bigint, $8::boolean"
+				args = append(args, f.rows, f.number, f.again)
+			}
 		}
 		_, err := c.Exec(ctx, call+")", args...)
 		return err

@@ -23,8 +23,8 @@ const lastFlushLimit = time.Second
 // A flush is counts on their way.
 type flush struct {
 	number int64
-	rows   []history.Row
-	again  bool // they were sent before, and may be stored
+	rows   string // in JSON
+	again  bool   // they were sent before, and may be stored
 }
 
 // flushes counts the flushes of this process.
@@ -46,15 +46,19 @@ func (p *presence) due() *flush {
 		rows = append(rows, c.Take()...)
 	}
 	if len(rows) > 0 {
+		text, err := json.Marshal(history.Merge(rows))
+		if err != nil {
+			panic(err) // a bug: rows are strings and numbers
+		}
 		flushes++
-		p.pending = &flush{number: flushes, rows: history.Merge(rows)}
+		p.pending = &flush{number: flushes, rows: string(text)}
 	}
 	return p.pending
 }
 
 // send sends a beat with the counts that are due. Should these be refused, the beat goes without them.
 func (p *presence) send(ctx context.Context, by teller) error {
-	err := p.beat(ctx, by, p.due)
+	err := p.beat(ctx, by, true)
 	if p.pending == nil {
 		return err
 	}
@@ -64,7 +68,7 @@ func (p *presence) send(ctx context.Context, by teller) error {
 	case err == nil && repeated:
 		return p.send(ctx, by) // what was counted since then
 	case postgres.State(err) != "":
-		return p.beat(ctx, by, func() *flush { return nil })
+		return p.beat(ctx, by, false)
 	}
 	return err
 }
@@ -150,15 +154,6 @@ func (p *presence) sayNow(ctx context.Context, by teller) {
 	}
 	defer p.saying.Unlock()
 	p.tell(ctx, by)
-}
-
-// args are a flush as parameters of process_beat.
-func (f *flush) args() []any {
-	text, err := json.Marshal(f.rows)
-	if err != nil {
-		panic(err) // a bug: rows are strings and numbers
-	}
-	return []any{string(text), f.number, f.again}
 }
 
 var errNoHistory = errors.New("the schema has no tables of history, or the role may not write them")

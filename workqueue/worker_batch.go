@@ -3,8 +3,6 @@ package workqueue
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -58,89 +56,26 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 	return nil
 }
 
-// handleBatch waits until the batch of a delivery has its rows, runs their handler, and passes their outcomes on to be
+// gatherBatch waits until the batch of a delivery has its rows, has them handled, and passes their outcomes on to be
 // settled as they are decided. If the worker stops while the batch gathers, it puts the rows back.
-func (w *Worker) handleBatch(first *delivery, batch *flow.Gathering[*delivery]) {
+func (w *Worker) gatherBatch(first *delivery, batch *flow.Gathering[*delivery]) {
 	rows, begins := w.flow.Gather(batch)
 	if !begins {
 		w.release(rows)
 		return
 	}
-	passed, succeeded := 0, false
-	pass := func(d *delivery) {
-		passed++
+	ended, succeeded := 0, false
+	defer func() { // also if a hook of the application ends the goroutine
+		w.settleRuns(runsOf(rows))
+		if w.flow.FinishedBatch(first, ended, succeeded) {
+			w.poll.Wake()
+		}
+	}()
+	w.handleBatch(rows, func() {}, func(d *delivery) {
+		ended++
 		succeeded = succeeded || d.succeeded()
 		if d.run == nil {
 			w.settler.add(d)
 		}
-	}
-	defer func() {
-		if passed < len(rows) { // a hook of the application has ended the goroutine
-			for _, d := range rows {
-				if d.byTx.Load() != nil || !d.settling.Load() {
-					pass(d)
-				}
-			}
-		}
-		w.settleRuns(runsOf(rows))
-		if w.flow.FinishedBatch(first, len(rows), succeeded) {
-			w.poll.Wake()
-		}
-	}()
-	rows = w.takeRuns(first.batching, rows)
-	for r := w.newBatchRun(rows); r.more(); {
-		for _, d := range r.step() {
-			pass(d)
-		}
-	}
-}
-
-// runBatches is runAll where some rows are handled together.
-func (d *drain) runBatches(rows []*delivery) (outcomes []*settlement) {
-	places := make(chan struct{}, d.concurrency)
-	var running sync.WaitGroup
-	for _, unit := range d.batchesOf(rows) {
-		places <- struct{}{}
-		running.Go(func() {
-			defer func() { <-places }() // also if the handler ends its goroutine
-			if unit[0].batching == nil {
-				d.handle(unit[0])
-				return
-			}
-			for r := d.newBatchRun(unit); r.more(); {
-				r.step()
-			}
-		})
-	}
-	running.Wait()
-	for _, row := range rows {
-		if s := row.toSettle(); s != nil {
-			outcomes = append(outcomes, s)
-		} else {
-			d.forget(&row.settlement)
-		}
-	}
-	return outcomes
-}
-
-// batchesOf divides claimed rows into those that are run alone and those that are run together.
-func (d *drain) batchesOf(rows []*delivery) (units [][]*delivery) {
-	rows = slices.Clone(rows)
-	for len(rows) > 0 {
-		unit, limits, full := []*delivery{rows[0]}, flow.Batch[*delivery]{Limit: 1}, false
-		if b := rows[0].batching; b != nil {
-			limits = b.from(rows[0])
-		}
-		rows = slices.DeleteFunc(rows[1:], func(row *delivery) (joins bool) {
-			if full || len(unit) >= limits.Limit {
-				return false
-			}
-			if joins, full = limits.Accept(row); joins {
-				unit = append(unit, row)
-			}
-			return joins
-		})
-		units = append(units, unit)
-	}
-	return units
+	})
 }

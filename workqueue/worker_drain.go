@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -170,7 +169,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	d.claimer.topics.changed() // since the last run
 	s := newDrainSettler(d.engine)
 	defer d.renewing(context.WithoutCancel(ctx))()
-	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.bisector.inVain() {
+	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.inVain() {
 		if err = d.fold(context.WithoutCancel(ctx)); err != nil {
 			break
 		}
@@ -297,30 +296,43 @@ func (d *drain) narrow(rows []*delivery) (admitted []*delivery, back []*settleme
 
 // runAll runs all handlers at once, or one after the other in a transaction of the application, and returns what is to
 // be settled.
-func (d *drain) runAll(rows []*delivery) []*settlement {
-	if d.batches != nil {
-		return d.runBatches(rows)
-	}
-	outcomes := make([]*settlement, len(rows))
-	runOne := func(i int) {
-		defer func() { outcomes[i] = rows[i].toSettle() }() // also if the handler ends its goroutine
-		d.handle(rows[i])
-	}
-	var running sync.WaitGroup
-	for i := range rows {
-		if d.at.commits() {
-			running.Go(func() { runOne(i) })
+func (d *drain) runAll(rows []*delivery) (outcomes []*settlement) {
+	outcomes = make([]*settlement, 0, len(rows))
+	var mu sync.Mutex
+	handle := func(unit []*delivery) {
+		defer func() { // also if the handler ends its goroutine
+			mu.Lock()
+			defer mu.Unlock()
+			for _, row := range unit {
+				if s := row.toSettle(); s != nil {
+					outcomes = append(outcomes, s)
+				}
+			}
+		}()
+		if unit[0].batching != nil {
+			d.handleBatch(unit, func() {}, func(*delivery) {})
 		} else {
-			runOne(i)
+			d.handle(unit[0])
 		}
+	}
+	places := make(chan struct{}, d.concurrency)
+	var running sync.WaitGroup
+	for len(rows) > 0 {
+		n := together(rows, func(row *delivery) *delivery { return row })
+		unit := rows[:n:n]
+		rows = rows[n:]
+		if !d.at.commits() {
+			handle(unit)
+			continue
+		}
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			handle(unit)
+		})
 	}
 	running.Wait()
-	for i, s := range outcomes {
-		if s == nil {
-			d.forget(&rows[i].settlement)
-		}
-	}
-	return slices.DeleteFunc(outcomes, func(s *settlement) bool { return s == nil })
+	return outcomes
 }
 
 // renewing renews the leases while the handlers run. In a transaction of the application no other session sees them.
@@ -336,28 +348,12 @@ func (d *drain) renewing(ctx context.Context) (stop func()) {
 
 // A drainSettler settles the outcomes of one Process.
 type drainSettler struct {
-	engine   *engine
-	bisector *bisector
-	errs     []error
+	*bisector
+	errs []error // that name rows, see [bisector.step]
 }
 
 func newDrainSettler(e *engine) *drainSettler {
-	s := &drainSettler{engine: e}
-	s.bisector = &bisector{engine: e, done: s.done, leave: s.leave}
-	return s
-}
-
-func (s *drainSettler) done(rows []*settlement, lost error) {
-	s.engine.done(rows)
-	if lost != nil {
-		s.errs = append(s.errs, lost)
-	}
-}
-
-func (s *drainSettler) leave(rows []*settlement, cause error) {
-	s.engine.leaveToLease(rows, cause)
-	s.errs = append(s.errs, fmt.Errorf("txwork: %s: %s could not be settled and is left to its lease: %w",
-		s.engine.table.Name(), countIDs(settledIDs(rows)), cause))
+	return &drainSettler{bisector: &bisector{engine: e}}
 }
 
 // settle settles what can be settled without a pause.
@@ -365,8 +361,14 @@ func (s *drainSettler) settle(ctx context.Context, batch []*settlement) {
 	if len(batch) == 0 {
 		return
 	}
-	for s.bisector.add(batch); s.bisector.rest() == 0; {
-		s.bisector.step(ctx)
+	for s.add(batch); s.rest() == 0; {
+		s.step(ctx)
+	}
+}
+
+func (s *drainSettler) step(ctx context.Context) {
+	if err := s.bisector.step(ctx); err != nil {
+		s.errs = append(s.errs, err)
 	}
 }
 
@@ -377,17 +379,16 @@ func (s *drainSettler) finish(ctx context.Context) error {
 	if s.engine.at.commits() {
 		end = end.Add(s.engine.settleTimeout())
 	}
-	for rest := s.bisector.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
-		!s.bisector.inVain(); rest = s.bisector.rest() {
+	for rest := s.rest(); rest >= 0 && time.Now().Add(rest).Before(end) && !s.inVain(); rest = s.rest() {
 		select {
 		case <-ctx.Done():
 			end = time.Now()
 		case <-time.After(rest):
-			s.bisector.step(context.WithoutCancel(ctx))
+			s.step(context.WithoutCancel(ctx))
 		}
 	}
-	if rest := s.bisector.abandon(); len(rest) > 0 {
-		s.leave(rest, s.bisector.cause)
+	if rest := s.abandon(); len(rest) > 0 {
+		s.errs = append(s.errs, s.engine.leaveToLease(rest, s.cause))
 	}
 	return errors.Join(s.errs...)
 }

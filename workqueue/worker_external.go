@@ -92,7 +92,7 @@ func (x *External[T]) count(rows ExternalRows, held bool) {
 		case !counted:
 			continue
 		}
-		x.engine.counts.Settled(r.Labels[x.engine.table.counted], o)
+		x.engine.counts.Lane(r.Labels[x.engine.table.counted]).Settled(o)
 	}
 }
 
@@ -149,32 +149,13 @@ func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) 
 	c, d := &of.c, &of.d
 	of.r.Place, of.r.d = place, d
 	c.Row, c.labels, c.body = row, labels, &Claim[T]{Body: body}
-	d.claimedRow, d.engine, d.claimed = c, x.engine, x.engine.clock()
-	d.settlement.row, d.settlement.outcome, d.settlement.message = c, exited, errGoexit.Error() // until it is decided
-	d.ctx, d.cancel = context.WithCancelCause(x.base)
-	if x.engine.batches != nil {
-		d.batching = x.engine.batches(d)
-	}
+	x.engine.receive(x.base, d, c, x.engine.clock())
 	return &of.r
 }
 
 // Unit is how many rows are handled together with the first of those that wait, and puts these in front.
 func (x *External[T]) Unit(waiting []*ExternalRow) int {
-	b := waiting[0].d.batching
-	if b == nil {
-		return 1
-	}
-	limits, n, full := b.from(waiting[0].d), 1, false
-	for i := 1; i < len(waiting) && n < limits.Limit && !full; i++ {
-		var joins bool
-		if joins, full = limits.Accept(waiting[i].d); joins {
-			row := waiting[i]
-			copy(waiting[n+1:i+1], waiting[n:i])
-			waiting[n] = row
-			n++
-		}
-	}
-	return n
+	return together(waiting, func(r *ExternalRow) *delivery { return r.d })
 }
 
 // Handle calls the handler of rows that [External.Unit] has put together. It calls begins before each call of the
@@ -191,21 +172,7 @@ func (x *External[T]) Handle(unit []*ExternalRow, begins func(), ended func(*Ext
 	for i, r := range unit {
 		rows[i] = r.d
 	}
-	left := slices.Clone(unit)
-	tell := func(decided []*delivery) {
-		left = slices.DeleteFunc(left, func(r *ExternalRow) bool {
-			is := slices.Contains(decided, r.d)
-			if is {
-				ended(r)
-			}
-			return is
-		})
-	}
-	defer func() { tell(rows) }() // a hook of the application has ended the goroutine
-	for r := x.engine.newBatchRun(rows); r.more(); {
-		begins()
-		tell(r.step())
-	}
+	x.engine.handleBatch(rows, begins, func(d *delivery) { ended(unit[slices.Index(rows, d)]) })
 }
 
 // Cancel cancels the context of the row's handler.

@@ -94,7 +94,7 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 		if batch == nil {
 			w.handleOne(d)
 		} else {
-			w.handleBatch(d, batch)
+			w.gatherBatch(d, batch)
 		}
 	}
 }

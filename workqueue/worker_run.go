@@ -23,8 +23,6 @@ func (w *Worker) settleRuns(runs []*run) {
 		for _, d := range r.rows {
 			if s := d.toSettle(); s != nil {
 				batches[i] = append(batches[i], s)
-			} else {
-				w.forget(&d.settlement)
 			}
 		}
 	}
@@ -44,7 +42,7 @@ func (w *Worker) settleRun(batch []*settlement) {
 			return
 		}
 		if ctx.Err() != nil {
-			w.done(batch) // their leases expire
+			w.forget(batch...) // their leases expire
 			return
 		}
 		if try >= runTries && !fault.IsOutage(err) {
@@ -63,16 +61,12 @@ func (w *Worker) trySettle(batch []*settlement) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	changed, err := w.settle(w.settler.ctx, batch, batchLimitsWith(0))
-	if fault.IsUnsettled(err) {
-		for _, s := range batch {
-			s.waits++
-		}
-		return err
+	_, err := w.settle(w.settler.ctx, batch, batchLimits)
+	if !fault.IsUnsettled(err) {
+		return nil
 	}
-	if changed > 0 {
-		w.settler.bisector.settled.Add(1)
+	for _, s := range batch {
+		s.waits++
 	}
-	w.done(batch)
-	return nil
+	return err
 }

@@ -27,11 +27,6 @@ var bounds = func() (all [Buckets - 1]time.Duration) {
 	return all
 }()
 
-func bucket(d time.Duration) int {
-	i, _ := slices.BinarySearch(bounds[:], d)
-	return i
-}
-
 // Percentile returns the end of the bucket in which the share q of what was counted ends, such as 0.95. It is false if
 // nothing was counted.
 func Percentile(counts []int64, q float64) (time.Duration, bool) {
@@ -113,41 +108,54 @@ const (
 	outcomes
 )
 
-// Counts are those of a table. Nil counts nothing.
+// Counts are those of a table. Nil counts are of no table, and nobody takes them.
 type Counts struct {
 	Table string
 
 	mu    sync.RWMutex
-	lanes map[string]*lane
+	lanes map[string]*Lane
 }
 
-type lane struct {
-	outcomes    [outcomes]atomic.Int64
-	waits, runs [Buckets]atomic.Int64
+// A Lane is what was counted of a lane.
+type Lane struct {
+	Waits Histogram // for how long rows could have been claimed before their handlers began
+	Runs  Histogram // for how long handlers ran
+
+	outcomes [outcomes]atomic.Int64
 }
 
 // Settled counts a row.
-func (c *Counts) Settled(lane string, o Outcome) {
-	if c != nil {
-		c.lane(lane).outcomes[o].Add(1)
-	}
+func (l *Lane) Settled(o Outcome) { l.outcomes[o].Add(1) }
+
+// A Histogram counts times by buckets.
+type Histogram [Buckets]atomic.Int64
+
+// Add counts a time.
+func (h *Histogram) Add(d time.Duration) {
+	i, _ := slices.BinarySearch(bounds[:], d)
+	h[i].Add(1)
 }
 
-// Waited counts for how long a row could have been claimed before its handler began.
-func (c *Counts) Waited(lane string, d time.Duration) {
-	if c != nil {
-		c.lane(lane).waits[bucket(d)].Add(1)
+// take returns the counts up to the last that is not 0, and begins anew.
+func (h *Histogram) take() []int64 {
+	var all [Buckets]int64
+	used := 0
+	for i := range h {
+		if all[i] = h[i].Swap(0); all[i] > 0 {
+			used = i + 1
+		}
 	}
+	return slices.Clone(all[:used])
 }
 
-// Ran counts for how long the handler of a row ran.
-func (c *Counts) Ran(lane string, d time.Duration) {
-	if c != nil {
-		c.lane(lane).runs[bucket(d)].Add(1)
-	}
-}
+// untaken is every lane of nil counts.
+var untaken Lane
 
-func (c *Counts) lane(name string) *lane {
+// Lane returns a lane of the table, in which its rows are counted from then on.
+func (c *Counts) Lane(name string) *Lane {
+	if c == nil {
+		return &untaken
+	}
 	c.mu.RLock()
 	l := c.lanes[name]
 	c.mu.RUnlock()
@@ -157,13 +165,13 @@ func (c *Counts) lane(name string) *lane {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lanes == nil {
-		c.lanes = map[string]*lane{}
+		c.lanes = map[string]*Lane{}
 	}
 	if c.lanes[name] == nil && len(c.lanes) >= MaxLanes {
 		name = Other
 	}
 	if c.lanes[name] == nil {
-		c.lanes[name] = new(lane)
+		c.lanes[name] = new(Lane)
 	}
 	return c.lanes[name]
 }
@@ -187,7 +195,7 @@ func (c *Counts) Take() (rows []Row) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for name, l := range c.lanes {
-		r := Row{Table: c.Table, Lane: name, Waits: take(&l.waits), Runs: take(&l.runs)}
+		r := Row{Table: c.Table, Lane: name, Waits: l.Waits.take(), Runs: l.Runs.take()}
 		some := len(r.Waits)+len(r.Runs) > 0
 		for o, to := range []*int64{&r.Done, &r.Retried, &r.Dead, &r.Snoozed, &r.Cancelled, &r.Lost} {
 			*to = l.outcomes[o].Swap(0)
@@ -198,16 +206,4 @@ func (c *Counts) Take() (rows []Row) {
 		}
 	}
 	return rows
-}
-
-// take returns the counts up to the last that is not 0.
-func take(counts *[Buckets]atomic.Int64) []int64 {
-	var all [Buckets]int64
-	used := 0
-	for i := range counts {
-		if all[i] = counts[i].Swap(0); all[i] > 0 {
-			used = i + 1
-		}
-	}
-	return slices.Clone(all[:used])
 }

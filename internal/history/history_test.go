@@ -16,7 +16,7 @@ func TestPercentile(t *testing.T) {
 	t.Parallel()
 	c := history.Counts{Table: "jobs"}
 	for ms := range 10_000 {
-		c.Ran("q", time.Duration(ms+1)*time.Millisecond)
+		c.Lane("q").Runs.Add(time.Duration(ms+1) * time.Millisecond)
 	}
 	runs := c.Take()[0].Runs
 	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 5 * time.Second,
@@ -30,7 +30,7 @@ func TestPercentile(t *testing.T) {
 		t.Error("a percentile of nothing")
 	}
 	for _, d := range []time.Duration{-time.Hour, 0, 100 * 365 * 24 * time.Hour} {
-		c.Waited("q", d)
+		c.Lane("q").Waits.Add(d)
 	}
 	waits := c.Take()[0].Waits
 	if waits[0] != 2 || waits[63] != 1 {
@@ -49,8 +49,9 @@ func TestTake(t *testing.T) {
 	for lane := range 150 {
 		work.Go(func() {
 			for range 100 {
-				c.Settled(fmt.Sprint("q", lane), history.Done)
-				c.Waited(fmt.Sprint("q", lane), time.Second)
+				l := c.Lane(fmt.Sprint("q", lane))
+				l.Settled(history.Done)
+				l.Waits.Add(time.Second)
 			}
 		})
 	}
@@ -85,16 +86,17 @@ func TestTake(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	c := history.Counts{Table: "jobs"}
 	count := func() {
-		c.Settled("q", history.Done)
-		c.Waited("q", time.Second)
-		c.Ran("q", time.Second)
+		l := c.Lane("q")
+		l.Settled(history.Done)
+		l.Waits.Add(time.Second)
+		l.Runs.Add(time.Second)
 	}
 	count()
 	if n := testing.AllocsPerRun(1000, count); n > 0 {
 		t.Errorf("counting a row allocates %v times", n)
 	}
 	var none *history.Counts
-	none.Settled("q", history.Done)
+	none.Lane("q").Settled(history.Done)
 	if got := history.Add([]int64{1, 2}, []int64{1, 1, 1}); !slices.Equal(got, []int64{2, 3, 1}) {
 		t.Errorf("the sum is %v", got)
 	}

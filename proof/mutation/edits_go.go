@@ -86,7 +86,7 @@ var goEdits = []edit{
 		old: "!e.inFlight.Has(byID[id]) || byID[id].settling.Load()", new: "false", suites: whole},
 
 	{name: "a lost settle is not repeated", file: "workqueue/settler.go",
-		old: "	if !fault.IsUnsettled(err) {\n		if changed > 0 {", new: "	if true {\n		if changed > 0 {",
+		old: "		if fault.IsUnsettled(err) {\n			select {", new: "		if false {\n			select {",
 		suites: test("workqueue", "TestSettleIsRepeated|TestWorkerSurvives|TestSettleThatFailsOnce")},
 	{name: "a refused row fails its batch", file: "workqueue/settler_bisect.go",
 		old: "	case len(part) > 1:\n", new: "	case false && len(part) > 1:\n", suites: test("workqueue",
@@ -138,7 +138,7 @@ var goEdits = []edit{
 		old: "if err == nil && d.byTx.Load() == nil {", new: "if false {", suites: test("workqueue",
 			"TestTxAndTheHandlersResult")},
 	{name: "a handler that a shutdown interrupted counts as failed", file: "workqueue/handler_call.go",
-		old: "	case errors.Is(cause, ErrShutdown):\n		return interrupted\n", new: "",
+		old: "		case errors.Is(cause, ErrShutdown):\n			o = interrupted\n", new: "",
 		suites: test("workqueue", "TestShutdown")},
 
 	{name: "a commit with an unknown outcome counts as refused", file: "inbox/process.go",

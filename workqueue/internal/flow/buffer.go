@@ -148,8 +148,7 @@ func (b *Buffer[R]) target() int {
 // Add ends a claim that wanted so many rows, and takes those that it brought, which are in flight by now. It releases
 // those for which there is no room any more, and those that may not run beside others.
 func (b *Buffer[R]) Add(rows []R, wanted int) {
-	b.assign(rows)
-	admitted, back, most := b.isolation.admit(b, rows)
+	admitted, back, most := b.isolation.admit(b, rows, b.assign(rows))
 	b.release(append(b.put(admitted, wanted, most), back...))
 	b.isolation.endClaim(len(rows))
 }

@@ -138,10 +138,10 @@ func (i *Isolation[R]) endClaim(rows int) {
 // others are to be put back, and keep their place. Suspects wait until those have been, and until other claims have
 // ended, so that none of these rows is lost with a suspect which ends the process at once. If the first row is a
 // suspect for which there is no room, it is put back, too, with what no handler has begun, and room for it is reserved:
-// until there is some no worker claims. Claimed, it would be lost with a row in flight that ends the process.
-func (i *Isolation[R]) admit(b *Buffer[R], rows []R) (admitted, back []R, most int) {
-	isMarked := func(row R) bool { return row.Place().Lost != nil }
-	if i == nil || !i.active.Load() && !slices.ContainsFunc(rows, isMarked) {
+// until there is some no worker claims. Claimed, it would be lost with a row in flight that ends the process. lost
+// tells whether one of the rows has lost a lease: otherwise none is a suspect.
+func (i *Isolation[R]) admit(b *Buffer[R], rows []R, lost bool) (admitted, back []R, most int) {
+	if i == nil || !i.active.Load() && !lost {
 		return rows, nil, math.MaxInt
 	}
 	i.mu.Lock()

@@ -38,14 +38,14 @@ type share struct {
 	stuck    bool      // its rows are set aside, and claimed from there for free places only
 }
 
-// assign finds the shares of the topics of claimed rows.
-func (b *Buffer[R]) assign(rows []R) {
+// assign finds the shares of the topics of claimed rows, and tells whether one of the rows has lost a lease.
+func (b *Buffer[R]) assign(rows []R) (lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	for _, row := range rows {
 		p := row.Place()
-		if p.Topic == "" {
+		if lost = lost || p.Lost != nil; p.Topic == "" {
 			continue
 		}
 		s := b.shares[p.Topic]
@@ -59,7 +59,7 @@ func (b *Buffer[R]) assign(rows []R) {
 		s.used, p.share = now, s
 	}
 	if now.Sub(b.pruned) < windowMemory {
-		return
+		return lost
 	}
 	b.pruned = now
 	for topic, s := range b.shares {
@@ -67,6 +67,7 @@ func (b *Buffer[R]) assign(rows []R) {
 			delete(b.shares, topic)
 		}
 	}
+	return lost
 }
 
 // allowed is how many handlers of a topic may run.
