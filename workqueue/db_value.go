@@ -251,7 +251,8 @@ func uuidValue(v any) (any, bool) {
 	return v, false
 }
 
-// jsonValue takes a string or bytes as JSON text, and encodes everything else. The value is given as it came, and plain.
+// jsonValue takes a string or bytes as JSON text, and encodes everything else. The value is given as it came, and
+// plain.
 func jsonValue(c Column, value, v any) (_ any, err error) {
 	var encoded []byte
 	switch v := v.(type) {
