@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"time"
-
-	"github.com/txwork/txwork/internal/input"
 )
 
 // A Key identifies a message for [Inbox.Process] and [Inbox.Begin]. Consumer, Source and MessageID are required: 1 to
@@ -116,6 +114,3 @@ func hashOf(source, topic string, body []byte) []byte {
 	}
 	return sum[:]
 }
-
-// size is how many bytes the message adds to a statement.
-func (m Message) size() int { return len(m.Payload) + input.HeaderSize(m.Headers) }

@@ -81,7 +81,7 @@ func TestValuesAreEncodedForTheirMessage(t *testing.T) {
 	if o := receive(t, got); o.ID != 7 {
 		t.Errorf("got %+v", o)
 	}
-	if r := f.settled(id); r.Status != workqueue.Done || bytes.Contains(r.Payload, []byte("ID")) {
+	if r := f.settled(id); r.Status != workqueue.Done || bytes.Contains(r.Payload, []byte(`"ID":7`)) {
 		t.Errorf("row %+v", r)
 	}
 }

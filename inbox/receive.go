@@ -8,9 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Receive stores a message in the application's transaction, for a [Worker] to process: it is stored if and only if the
@@ -44,10 +42,8 @@ func (b *Inbox) ReceiveMany(ctx context.Context, tx workqueue.Tx, msgs ...Messag
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	for chunk := range input.Chunks(r.order(), func(i int) int { return r.msgs[i].size() }) {
-		if err := r.insert(ctx, tx, chunk); err != nil {
-			return nil, err
-		}
+	if err := r.insert(ctx, tx, r.order()); err != nil {
+		return nil, err
 	}
 	return r.results, nil
 }
@@ -62,8 +58,7 @@ type receipt struct {
 
 // prepare turns the messages into rows. Their ids grow in the order of the call, so the messages keep that order in the
 // queue although they are inserted in the order of their keys. It refuses the first message that the table could not
-// hold. The core would refuse it, too, but it sees one chunk of a call at a time, when earlier chunks may have been
-// written.
+// hold.
 func (r *receipt) prepare() error {
 	r.rows = make([]workqueue.NewRow, len(r.msgs))
 	for i, m := range r.msgs {
@@ -72,8 +67,7 @@ func (r *receipt) prepare() error {
 			return err
 		}
 		r.rows[i] = row(id, m)
-		err = cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), r.inbox.table.Check(&r.rows[i]))
-		if err != nil {
+		if err := r.inbox.table.Check(&r.rows[i]); err != nil {
 			return refusedItem(i, len(r.msgs), err)
 		}
 	}
@@ -99,7 +93,7 @@ func compareKeys(a, b Message) int {
 	)
 }
 
-// insert writes one chunk, and reads the rows that hold the keys of duplicates.
+// insert writes the rows in this order, and reads the rows that hold the keys of duplicates.
 func (r *receipt) insert(ctx context.Context, tx workqueue.Tx, order []int) error {
 	rows := make([]workqueue.NewRow, len(order))
 	for n, i := range order {

@@ -24,6 +24,7 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{stripSweep},
 		Writer:    writer,
 
+		MaxHeaders:  MaxHeaders,
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,
 	}

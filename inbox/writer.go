@@ -33,7 +33,6 @@ const (
 var writer = workqueue.Writer{
 	Name:    "receive",
 	Payload: "payload",
-	Checks:  []workqueue.Check{input.HeadersCheck(MaxHeaders)},
 	Begin:   "hash_mismatch := false;",
 	Results: []workqueue.Param{{Name: "hash_mismatch", Type: "boolean"}},
 	Found: "            SELECT coalesce(t.body_hash <> (" + sqlHash + "), false) INTO hash_mismatch\n" +

@@ -29,12 +29,30 @@ type DefaultCodec struct{}
 
 // Encode implements [codec.Codec].
 func (DefaultCodec) Encode(_ context.Context, _ codec.Envelope, v any) ([]byte, error) {
-	return marshal(v)
+	if v == nil {
+		return []byte("null"), nil
+	}
+	pointer := reflect.New(reflect.TypeOf(v))
+	pointer.Elem().Set(reflect.ValueOf(v))
+	if b, ok := binaryOf(pointer); ok {
+		return b.MarshalBinary()
+	}
+	return json.Marshal(v)
 }
 
 // Decode implements [codec.Codec].
 func (DefaultCodec) Decode(_ context.Context, _ codec.Envelope, data []byte, into any) error {
-	return unmarshal(data, into)
+	pointer := reflect.ValueOf(into)
+	if pointer.Kind() != reflect.Pointer || pointer.IsNil() {
+		return fmt.Errorf("cannot decode into a %T: it needs a pointer", into)
+	}
+	if v := pointer.Elem(); v.Kind() == reflect.Pointer && v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	if b, ok := binaryOf(pointer); ok {
+		return b.UnmarshalBinary(data)
+	}
+	return json.Unmarshal(data, into)
 }
 
 // A binaryForm is a value that encodes itself as bytes.
@@ -61,34 +79,6 @@ func binaryOf(pointer reflect.Value) (binaryForm, bool) {
 	}
 	b, ok := v.(binaryForm)
 	return b, ok
-}
-
-// marshal encodes a value.
-func marshal(v any) ([]byte, error) {
-	if v == nil {
-		return []byte("null"), nil
-	}
-	pointer := reflect.New(reflect.TypeOf(v))
-	pointer.Elem().Set(reflect.ValueOf(v))
-	if b, ok := binaryOf(pointer); ok {
-		return b.MarshalBinary()
-	}
-	return json.Marshal(v)
-}
-
-// unmarshal is the inverse of marshal; into is a pointer.
-func unmarshal(data []byte, into any) error {
-	pointer := reflect.ValueOf(into)
-	if pointer.Kind() != reflect.Pointer || pointer.IsNil() {
-		return fmt.Errorf("cannot decode into a %T: it needs a pointer", into)
-	}
-	if v := pointer.Elem(); v.Kind() == reflect.Pointer && v.IsNil() {
-		v.Set(reflect.New(v.Type().Elem()))
-	}
-	if b, ok := binaryOf(pointer); ok {
-		return b.UnmarshalBinary(data)
-	}
-	return json.Unmarshal(data, into)
 }
 
 // Fields of an envelope, in addition to those of steps.

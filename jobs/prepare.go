@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,26 +26,41 @@ type prepared struct {
 	record record
 }
 
-// size is roughly how many bytes the job adds to a statement.
-func (p prepared) size() int { return len(p.record.args) + input.HeaderSize(p.row.Headers) }
+// A batch is the jobs of a call that have been validated.
+type batch struct {
+	list            []prepared
+	ids             map[uuid.UUID]int // the indexes of the jobs
+	rules           []keyed.Rule
+	delayed, unique bool // some job is
+}
 
-// prepare validates all jobs of a call before any is written. The core refuses invalid rows, too, but it sees one chunk
-// of the call at a time, when others may have been written.
-func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, error) {
-	list := make([]prepared, len(inserts))
-	seen := make(map[uuid.UUID]int, len(inserts))
+// prepare validates all jobs of a call before any is written.
+func (c *Client) prepare(ctx context.Context, inserts []Insert) (batch, error) {
+	b := batch{list: make([]prepared, len(inserts)), ids: make(map[uuid.UUID]int, len(inserts))}
 	for i, insert := range inserts {
-		p := &list[i]
-		err := c.prepareOne(ctx, insert, p)
+		err := c.prepareOne(ctx, insert, &b.list[i])
 		if err == nil {
-			err = checkID(seen, i, p.row.ID)
+			err = b.add(i)
 		}
 		if err != nil {
-			return nil, &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}
+			return batch{}, &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}
 		}
-		p.index = i
 	}
-	return list, nil
+	return b, nil
+}
+
+// add notes what a job, which has been validated, means for the call. It refuses an id that an earlier job has.
+func (b *batch) add(i int) error {
+	p := &b.list[i]
+	if first, taken := b.ids[p.row.ID]; taken {
+		return validate.Errorf("ID", "%s is that of job %d, too", p.row.ID, first+1)
+	}
+	b.ids[p.row.ID], p.index = i, i
+	if p.record.byKey != nil {
+		b.rules = append(b.rules, p.record.byKey)
+	}
+	b.delayed, b.unique = b.delayed || p.delay > 0, b.unique || p.unique != nil
+	return nil
 }
 
 // prepareOne prepares into p, which is a part of the list, so that no job is allocated by itself.
@@ -60,6 +76,9 @@ func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
 	if i, err = i.withDefaults(k); err != nil {
 		return err
 	}
+	if err := cmp.Or(i.Unique.check(name, i.ByKey != nil), i.checkWhen()); err != nil {
+		return err
+	}
 	*p = prepared{args: i.Args, delay: i.Delay, unique: i.Unique}
 	if p.record, err = c.record(ctx, name, i); err != nil {
 		return err
@@ -68,9 +87,31 @@ func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
 		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
 		Waiting: i.waiting, Once: i.once, Values: workqueue.ValuesOf(&p.record, (*record).columns),
 	}
-	return cmp.Or(i.checkWhen(), i.Unique.check(), i.Unique.checkKind(name),
-		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders), c.table.Check(&p.row))
+	return c.table.Check(&p.row)
 }
+
+// kind returns the settings of a job's kind. A client with a registry refuses kinds that it does not hold. A job of a
+// schedule has the settings with which the schedule was put, which another program may have done: there is nothing to
+// add to them here.
+func (c *Client) kind(name string, args Args) (*kind, error) {
+	if _, ok := args.(*scheduledArgs); ok {
+		return unregistered, nil
+	}
+	k := c.registry.find(name)
+	if k != unregistered || c.options.Registry == nil {
+		return k, nil
+	}
+	return nil, &unknownKindError{&workqueue.InvalidError{
+		Field:  fmt.Sprintf("kind %q", name),
+		Reason: "is not in the client's Registry: Register it, or Declare it if another program handles it",
+	}}
+}
+
+// An unknownKindError is a [workqueue.InvalidError] that matches [ErrUnknownKind], too.
+type unknownKindError struct{ *workqueue.InvalidError }
+
+func (e *unknownKindError) Is(target error) bool { return target == ErrUnknownKind }
+func (e *unknownKindError) Unwrap() error        { return e.InvalidError }
 
 // record returns a job's domain columns, with its args encoded.
 func (c *Client) record(ctx context.Context, kind string, i Insert) (record, error) {
@@ -110,13 +151,20 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	i.Priority = cmp.Or(i.Priority, k.priority, Normal)
 	i.MaxAttempts = cmp.Or(i.MaxAttempts, k.maxAttempts)
 	i.Retry = cmp.Or(i.Retry, k.retry)
-	if i.Unique, err = i.unique(k); err != nil {
-		return i, err
+	if i.Unique = cmp.Or(i.Unique, k.unique); i.Unique != nil {
+		if i.Unique, err = i.unique(k); err != nil {
+			return i, err
+		}
 	}
-	if i.ByKey, err = i.byKey(k); err != nil {
-		return i, err
+	switch {
+	case i.ByKey == keyed.Rule(keyed.None{}):
+		i.ByKey = nil
+	case i.ByKey == nil && k.byKey != nil:
+		if i.ByKey, err = k.byKey(i.Args); err != nil {
+			return i, err
+		}
 	}
-	return i, cmp.Or(i.Unique.checkInTurn(i.ByKey != nil), keyed.Validate(i.ByKey)) // before it is made into columns
+	return i, keyed.Validate(i.ByKey) // before it is made into columns
 }
 
 func checkOptionalName(field, name string, limit int) error {
@@ -141,14 +189,5 @@ func (i Insert) checkWhen() error {
 	case i.Delay > 0 && !i.ScheduledAt.IsZero():
 		return validate.Errorf("Delay", "is set, and so is ScheduledAt: set one of them")
 	}
-	return nil
-}
-
-// checkID refuses an id that an earlier job of the same call has.
-func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
-	if first, taken := seen[id]; taken {
-		return validate.Errorf("ID", "%s is that of job %d, too", id, first+1)
-	}
-	seen[id] = i
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/validate"
 )
@@ -156,9 +157,10 @@ func ofArgs[T Args, R any](option string, of func(T) R) func(Args) (R, error) {
 		if ok {
 			return of(args), nil
 		}
-		encoded, err := marshal(a)
+		ctx, plain := context.Background(), DefaultCodec{}
+		encoded, err := plain.Encode(ctx, codec.Envelope{}, a)
 		if err == nil {
-			err = unmarshal(encoded, &args)
+			err = plain.Decode(ctx, codec.Envelope{}, encoded, &args)
 		}
 		if err != nil {
 			return none, validate.Errorf("args", "are a %T and no %T, which the kind's %s takes: %v", a, args, option,
@@ -173,9 +175,7 @@ func (k *kind) check() error {
 		input.Name("kind", k.name, MaxKind),
 		checkOptionalName("Queue", k.queue, MaxQueue),
 		checkPriority(k.priority),
-		k.unique.check(),
-		k.unique.checkKind(k.name),
-		k.unique.checkInTurn(k.byKey != nil),
+		k.unique.check(k.name, k.byKey != nil),
 		k.checkUniqueKey(),
 		workqueue.Spec{Table: tableName, MaxAttempts: k.maxAttempts, Retry: k.retry}.Validate(),
 	)

@@ -32,7 +32,7 @@ func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid
 	}
 	slices.SortFunc(list, func(a, b challenger) int { return bytes.Compare(a.holder[:], b.holder[:]) })
 	changed := make(map[uuid.UUID]bool, len(list))
-	for chunk := range input.Chunks(list, func(ch challenger) int { return ch.size() }) {
+	for chunk := range input.Chunks(list, func(ch challenger) int { return input.RowSize(ch.row) }) {
 		if err := c.replaceChunk(ctx, tx, chunk, changed); err != nil {
 			return nil, err
 		}

@@ -34,6 +34,7 @@ func Spec(schema string) workqueue.Spec {
 
 		Writer: writer(),
 
+		MaxHeaders:  MaxHeaders,
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,
 

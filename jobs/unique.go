@@ -87,10 +87,17 @@ const (
 	Reject
 )
 
-func (u *Unique) check() error {
+// check refuses what cannot be, also what cannot be for a kind, or beside a ByKey.
+func (u *Unique) check(kind string, hasByKey bool) error {
 	switch {
 	case u == nil:
 		return nil
+	case u.Until == UntilStartInTurn && hasByKey:
+		return validate.Errorf("ByKey", "is set, and so is Unique.Until with UntilStartInTurn, which sets ByKey: for "+
+			"jobs with a key of their own use UntilStart")
+	case strings.Contains(kind, kindEnd):
+		return validate.Errorf("kind", "has the character U+001F, which ends the kind in the key of a unique job: name "+
+			"the kind without it")
 	case u.While&^(WhileDone|WhileFailed) != 0:
 		return validate.Errorf("Unique.While", "is %d, want WhileDone, WhileFailed or both", u.While)
 	case u.Until > UntilStartInTurn:
@@ -114,13 +121,12 @@ func (u *Unique) checkFields() error {
 	return err
 }
 
-// unique returns the job's Unique or, if it has none, its kind's, with the key that the kind derives from the args.
+// unique returns the job's Unique, with the key that the kind derives from the args if it has none of its own.
 func (i Insert) unique(k *kind) (*Unique, error) {
-	u := cmp.Or(i.Unique, k.unique)
-	if u == nil || u.Key != "" || u.Fields != nil {
-		return u, nil
+	if i.Unique.Key != "" || i.Unique.Fields != nil {
+		return i.Unique, nil
 	}
-	derived, err := *u, error(nil)
+	derived, err := *i.Unique, error(nil)
 	switch {
 	case k.uniqueKey != nil:
 		if derived.Key, err = k.uniqueKey(i.Args); err == nil {
@@ -140,14 +146,6 @@ const (
 	kindEnd    = "\x1f"
 	sqlKindEnd = "chr(31)"
 )
-
-func (u *Unique) checkKind(kind string) error {
-	if u != nil && strings.Contains(kind, kindEnd) {
-		return validate.Errorf("kind", "has the character U+001F, which ends the kind in the key of a unique job: name "+
-			"the kind without it")
-	}
-	return nil
-}
 
 // text returns the unique key in its stored form. The first letter keeps the scopes apart.
 func (u *Unique) text(kind string, args []byte) (string, error) {
@@ -175,13 +173,4 @@ const inTurnPrefix = "unique/"
 // is shorter.
 func inTurn(uniqueKey string) keyed.Rule {
 	return keyed.Ordered{Key: inTurnPrefix + hash([]byte(uniqueKey)), OnFailure: keyed.Skip}
-}
-
-// checkInTurn refuses another rule beside that of UntilStartInTurn.
-func (u *Unique) checkInTurn(hasByKey bool) error {
-	if u != nil && u.Until == UntilStartInTurn && hasByKey {
-		return validate.Errorf("ByKey", "is set, and so is Unique.Until with UntilStartInTurn, which sets ByKey: for "+
-			"jobs with a key of their own use UntilStart")
-	}
-	return nil
 }

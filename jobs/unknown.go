@@ -26,29 +26,6 @@ const (
 	LeaveUnknown
 )
 
-// kind returns the settings of a job's kind. A client with a registry refuses kinds that it does not hold. A job of a
-// schedule has the settings with which the schedule was put, which another program may have done: there is nothing to
-// add to them here.
-func (c *Client) kind(name string, args Args) (*kind, error) {
-	if _, ok := args.(*scheduledArgs); ok {
-		return unregistered, nil
-	}
-	k := c.registry.find(name)
-	if k != unregistered || c.options.Registry == nil {
-		return k, nil
-	}
-	return nil, &unknownKindError{&workqueue.InvalidError{
-		Field:  fmt.Sprintf("kind %q", name),
-		Reason: "is not in the client's Registry: Register it, or Declare it if another program handles it",
-	}}
-}
-
-// An unknownKindError is a [workqueue.InvalidError] that matches [ErrUnknownKind], too.
-type unknownKindError struct{ *workqueue.InvalidError }
-
-func (e *unknownKindError) Is(target error) bool { return target == ErrUnknownKind }
-func (e *unknownKindError) Unwrap() error        { return e.InvalidError }
-
 // leaves leaves a job of an unknown kind before it starts. Middleware sees every job, so it starts all.
 func (w *Worker) leaves(ctx context.Context, c *workqueue.Claim[Delivery]) error {
 	if len(w.wrappers) > 0 || w.options.Registry.find(c.Body.Kind).handle != nil {

@@ -63,7 +63,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		}), "retry has Cap 1ms below its Base 1s"},
 		"long headers": {mail{},
 			o(func(o *jobs.Insert) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }),
-			"Headers has 65537 bytes"},
+			"headers has 65537 bytes"},
 		"long unique key": {mail{}, o(func(o *jobs.Insert) {
 			o.Unique = &jobs.Unique{Key: tooLong}
 		}), "Unique.Key has 256 bytes"},

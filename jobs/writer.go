@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -63,7 +62,6 @@ var writerChecks = []workqueue.Check{
 		Message:   "may have done and failed",
 		Hint:      "An empty array has the key free once the job has ended.",
 	},
-	input.HeadersCheck(MaxHeaders),
 }
 
 // writerBegin are the statements that put the unique key in the form of [Unique].text, and its rule in that of inTurn.

@@ -1,12 +1,11 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -32,18 +31,18 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, m Message) (workq
 // [*workqueue.ItemError] says which one was refused and why. After any other error, some of them may have been written:
 // roll the transaction back.
 func (o *Outbox) EnqueueMany(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
-	batch, err := o.prepare(ctx, msgs, nil)
+	b, err := o.prepare(ctx, msgs)
 	if err != nil {
 		return nil, err
 	}
 	if o.rows != nil && len(msgs) > 0 {
-		if moved, err := o.hasMoved(ctx, tx, batch); err != nil {
+		if moved, err := o.hasMoved(ctx, tx, b); err != nil {
 			return nil, err
 		} else if !moved {
-			return o.rows.write(ctx, tx, batch)
+			return o.rows.write(ctx, tx, b)
 		}
 	}
-	return o.write(ctx, tx, batch)
+	return o.write(ctx, tx, b)
 }
 
 // write inserts messages that have been validated.
@@ -56,15 +55,7 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workque
 			return nil, err
 		}
 	}
-	enqueued := make([]workqueue.Enqueued, 0, len(b.rows))
-	for chunk := range input.Chunks(b.rows, input.RowSize) {
-		written, err := o.table.Insert(ctx, tx, chunk...)
-		if err != nil {
-			return nil, err
-		}
-		enqueued = append(enqueued, written...)
-	}
-	return enqueued, nil
+	return o.table.Insert(ctx, tx, b.rows...)
 }
 
 // A batch holds validated messages, also as rows, and the rules of those that are ordered by key.
@@ -72,41 +63,55 @@ type batch struct {
 	msgs  []Message
 	rows  []workqueue.NewRow
 	rules []keyed.Rule
+	ids   map[uuid.UUID]int // of the messages that have one, the index of the first
 }
 
-// prepare turns messages, which may be those of a join, into rows, and refuses the first that the table could not hold.
-// The core would refuse it, too, but it sees one chunk of a call at a time, when earlier chunks may have been written.
-func (o *Outbox) prepare(ctx context.Context, msgs []Message, of *Join) (batch, error) {
-	msgs, err := o.encoded(ctx, msgs)
-	if err != nil {
-		return batch{}, err
-	}
-	b := batch{msgs: msgs, rows: make([]workqueue.NewRow, len(msgs))}
-	seen := map[uuid.UUID]int{}
-	for i := range msgs {
-		m := &msgs[i]
-		g := o.byKey(m)
-		if g != nil {
-			b.rules = append(b.rules, g)
-		}
-		b.rows[i] = row(m, of.role(i), g)
-		err := cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), o.messages.Check(&b.rows[i]),
-			checkID(seen, i, m.ID))
-		if err != nil {
+// prepare encodes and validates a copy of messages, and turns them into rows.
+func (o *Outbox) prepare(ctx context.Context, msgs []Message) (batch, error) {
+	b := batch{msgs: slices.Clone(msgs), rows: make([]workqueue.NewRow, len(msgs))}
+	for i := range b.msgs {
+		if err := o.prepareOne(ctx, &b, i); err != nil {
 			return batch{}, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 	}
 	return b, nil
 }
 
-// checkID refuses an id that an earlier message of the same call has.
-func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
-	if id == uuid.Nil {
-		return nil
+func (o *Outbox) prepareOne(ctx context.Context, b *batch, i int) error {
+	m, row := &b.msgs[i], &b.rows[i]
+	if m.Value != nil {
+		if err := o.encode(ctx, m); err != nil {
+			return err
+		}
 	}
-	if first, taken := seen[id]; taken {
+	if m.ID != uuid.Nil {
+		if err := b.addID(i, m.ID); err != nil {
+			return err
+		}
+	}
+	r := record{Message: m}
+	if o.ordering == PerKey && m.Key != "" {
+		r.byKey = keyed.Ordered{Key: m.Key, OnFailure: o.onFailure}
+		b.rules = append(b.rules, r.byKey)
+	}
+	if m.part == step {
+		r.joined = true
+	}
+	*row = workqueue.NewRow{
+		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
+		Waiting: m.part == continuation, Values: workqueue.ValuesOf(&r, (*record).columns),
+	}
+	return o.messages.Check(row)
+}
+
+// addID refuses an id that an earlier message of the same call has.
+func (b *batch) addID(i int, id uuid.UUID) error {
+	if first, taken := b.ids[id]; taken {
 		return validate.Errorf("id", "%s is that of message %d, too", id, first+1)
 	}
-	seen[id] = i
+	if b.ids == nil {
+		b.ids = map[uuid.UUID]int{}
+	}
+	b.ids[id] = i
 	return nil
 }

@@ -55,7 +55,7 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 		return Started{}, err
 	}
 	n := len(j.Steps)
-	all, err := o.prepare(ctx, j.messages(), &j)
+	all, err := o.prepare(ctx, j.messages())
 	if err != nil {
 		return Started{}, err
 	}
@@ -88,23 +88,16 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 // a log, which has none.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
-// role is that of one of the messages; nil: they belong to no join.
-func (j *Join) role(i int) role {
-	switch {
-	case j == nil:
-		return alone
-	case i < len(j.Steps):
-		return step
-	}
-	return continuation
-}
-
 // messages returns the steps, followed by the continuations.
 func (j Join) messages() []Message {
 	all := append([]Message{}, j.Steps...)
+	for i := range all {
+		all[i].part = step
+	}
 	for _, m := range []*Message{j.OnComplete, j.OnFail} {
 		if m != nil {
 			all = append(all, *m)
+			all[len(all)-1].part = continuation
 		}
 	}
 	return all

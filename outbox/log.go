@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/outbox/internal/log"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -54,25 +53,16 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 			return nil, err
 		}
 	}
-	enqueued := make([]workqueue.Enqueued, 0, len(b.msgs))
-	for chunk := range input.Chunks(b.rows, input.RowSize) {
-		first := len(enqueued)
-		written, err := o.messages.InsertBy(ctx, chunk, func(ctx context.Context, ids []uuid.UUID,
-			headers []*string) ([]workqueue.Enqueued, error) {
-			all := make([]log.Message, len(ids))
-			for i := range all {
-				m := &b.msgs[first+i]
-				all[i] = log.Message{ID: ids[i], Topic: m.Topic, Key: m.Key, Headers: headers[i], Payload: m.Payload,
-					DedupKey: m.DedupKey, ScheduledAt: m.ScheduledAt}
-			}
-			return o.log.Append(ctx, queue, o.ordering == PerKey, all)
-		})
-		if err != nil {
-			return nil, err
+	return o.messages.InsertBy(ctx, b.rows, func(ctx context.Context, first int, ids []uuid.UUID,
+		headers []*string) ([]workqueue.Enqueued, error) {
+		all := make([]log.Message, len(ids))
+		for i := range all {
+			m := &b.msgs[first+i]
+			all[i] = log.Message{ID: ids[i], Topic: m.Topic, Key: m.Key, Headers: headers[i], Payload: m.Payload,
+				DedupKey: m.DedupKey, ScheduledAt: m.ScheduledAt}
 		}
-		enqueued = append(enqueued, written...)
-	}
-	return enqueued, nil
+		return o.log.Append(ctx, queue, o.ordering == PerKey, all)
+	})
 }
 
 // checkLogged refuses the first message that asks for what a log does not have.

@@ -45,4 +45,15 @@ type Message struct {
 	// DedupKey makes the message unique within its topic, for as long as its row is kept (see "Deduplication" in the
 	// package documentation): at most [MaxDedupKey] bytes, or empty for none.
 	DedupKey string
+
+	part part
 }
+
+// A part is how a message takes part in a join.
+type part uint8
+
+const (
+	alone        part = iota
+	step              // the join waits for its settle
+	continuation      // it waits for the end of the join
+)

@@ -2,34 +2,22 @@ package outbox
 
 import (
 	"context"
-	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/payload"
-	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// encoded returns the messages with their values encoded as payloads. It leaves the caller's messages unchanged. It
-// also assigns ids, in the order of the call, because the codec may bind a payload to the id of its row.
-func (o *Outbox) encoded(ctx context.Context, msgs []Message) ([]Message, error) {
-	if !slices.ContainsFunc(msgs, func(m Message) bool { return m.Value != nil }) {
-		return msgs, nil
+// encode makes the value of a message its payload. It also assigns an id, because the codec may bind a payload to the
+// id of its row.
+func (o *Outbox) encode(ctx context.Context, m *Message) (err error) {
+	if m.ID == uuid.Nil {
+		m.ID = codec.NewID()
 	}
-	msgs = slices.Clone(msgs)
-	for i := range msgs {
-		m := &msgs[i]
-		if m.ID == uuid.Nil {
-			m.ID = codec.NewID()
-		}
-		data, err := payload.Of(ctx, o.codec, codec.NewEnvelope(o.messages.Name(), m.ID, m.Headers), m.Value, m.Payload)
-		if err != nil {
-			return nil, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
-		}
-		m.Payload, m.Value = data, nil
-	}
-	return msgs, nil
+	m.Payload, err = payload.Of(ctx, o.codec, codec.NewEnvelope(o.messages.Name(), m.ID, m.Headers), m.Value, m.Payload)
+	m.Value = nil
+	return err
 }
 
 // Decode decodes Payload with the outbox's codec into the value that the pointer points to. The error is a

@@ -13,7 +13,6 @@ func Spec(schema string) workqueue.Spec {
 		Schema:    schema,
 		Table:     "outbox",
 		Columns:   workqueue.ColumnsOf((*Delivery).columns),
-		Writer:    writer,
 		Topics:    workqueue.Topics{Columns: []string{"topic"}},
 		Labels:    []string{"topic"},
 		Unique:    []string{"topic", "dedup_key"},
@@ -21,6 +20,7 @@ func Spec(schema string) workqueue.Spec {
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 
+		MaxHeaders:  MaxHeaders,
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,
 	}
@@ -40,15 +40,6 @@ func ddl(spec workqueue.Spec) (up, down string, err error) {
 	}
 	return up, down, nil
 }
-
-// A role says how a message takes part in a join.
-type role int
-
-const (
-	alone        role = iota
-	step              // the join waits for its settle
-	continuation      // it waits for the end of the join
-)
 
 // A record is what is written of a message.
 type record struct {
@@ -85,23 +76,3 @@ var (
 
 func (r *record) columns(c *workqueue.Columns)   { columns(c, r, &noDelivery) }
 func (d *Delivery) columns(c *workqueue.Columns) { columns(c, &noRecord, d) }
-
-func row(m *Message, r role, byKey keyed.Rule) workqueue.NewRow {
-	rec := record{Message: m, byKey: byKey}
-	if r == step {
-		rec.joined = true
-	}
-	return workqueue.NewRow{
-		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
-		Waiting: r == continuation,
-		Values:  workqueue.ValuesOf(&rec, (*record).columns),
-	}
-}
-
-// byKey returns the rule that keeps messages of a key in order, or nil if the message is not ordered.
-func (o *Outbox) byKey(m *Message) keyed.Rule {
-	if o.ordering != PerKey || m.Key == "" {
-		return nil
-	}
-	return keyed.Ordered{Key: m.Key, OnFailure: o.onFailure}
-}

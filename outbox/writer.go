@@ -1,12 +1,6 @@
 package outbox
 
-import (
-	"github.com/txwork/txwork/internal/input"
-	"github.com/txwork/txwork/workqueue"
-)
-
-// writer is the SQL function outbox_enqueue, which takes what Enqueue takes.
-var writer = workqueue.Writer{Checks: []workqueue.Check{input.HeadersCheck(MaxHeaders)}}
+import "github.com/txwork/txwork/workqueue"
 
 // optionalText is how a parameter is written of which an empty text means none.
 func optionalText(name string) *workqueue.Written {

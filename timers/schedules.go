@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
@@ -167,19 +166,14 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 		rows[i] = newRow(&timer, o.Nominal, o.DueAt, o.Schedule)
 		rows[i].ID = o.ID
 	}
+	inserted, err := s.timers.table.Insert(ctx, tx, rows...)
 	written := 0
-	for chunk := range input.Chunks(rows, input.RowSize) {
-		inserted, err := s.timers.table.Insert(ctx, tx, chunk...)
-		if err != nil {
-			return 0, err
-		}
-		for _, in := range inserted {
-			if !in.Duplicate {
-				written++
-			}
+	for _, in := range inserted {
+		if !in.Duplicate {
+			written++
 		}
 	}
-	return written, nil
+	return written, err
 }
 
 // markExisting finds occurrences by their keys, as insert does.

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/propagation"
 
-	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -144,7 +142,7 @@ func newSetting(ctx context.Context, timers []Timer) ([]any, error) {
 	var attempts, delays []*int64
 	var times []*time.Time
 	for _, t := range timers {
-		encoded, err := encodeHeaders(ctx, t.Headers)
+		encoded, _, err := workqueue.NewRow{Headers: t.Headers}.Stored(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -168,16 +166,4 @@ func positive(n int64) *int64 {
 		return nil
 	}
 	return &n
-}
-
-// encodeHeaders encodes a timer's headers, and the trace context of ctx unless the timer has its own, as the core does
-// for new rows.
-func encodeHeaders(ctx context.Context, own map[string]string) (*string, error) {
-	trace := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, trace)
-	text, err := header.Encode(own, trace)
-	if text == "" {
-		return nil, err
-	}
-	return &text, err
 }

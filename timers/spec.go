@@ -23,6 +23,8 @@ func Spec(schema string) workqueue.Spec {
 		Labels:  []string{"topic"},
 		Unique:  []string{"key"},
 		Writer:  writer,
+
+		MaxHeaders: MaxHeaders,
 	}
 }
 

@@ -30,10 +30,7 @@ func (t *Timers) checkTimer(timer Timer) error {
 // checkContent validates what timers and the occurrences of schedules have in common.
 func (t *Timers) checkContent(timer Timer) error {
 	row := newRow(&timer, timer.ScheduledAt, timer.ScheduledAt, "")
-	return cmp.Or(
-		validate.Size("headers", input.HeaderSize(timer.Headers), MaxHeaders),
-		t.table.Check(&row),
-	)
+	return t.table.Check(&row)
 }
 
 func checkKey(key string) error { return input.Name("key", key, MaxKey) }

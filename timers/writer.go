@@ -33,7 +33,6 @@ var writer = workqueue.Writer{
 			Message:   "must not begin with " + ReservedPrefix + ", as the occurrences of schedules do",
 			Hint:      "Take another key.",
 		},
-		input.HeadersCheck(MaxHeaders),
 	},
 	Change: setOne() + `
         INTO id, duplicate;

@@ -25,7 +25,7 @@ func columnValue(c Column, value any) (any, error) {
 // A converter is columnValue for one column, with the conversion looked up.
 type converter struct {
 	Column
-	conversion func(any) (any, bool)
+	conversion func(any) (any, bool) // nil for jsonb
 }
 
 func convertersOf(columns []Column) []converter {
@@ -36,20 +36,18 @@ func convertersOf(columns []Column) []converter {
 	return list
 }
 
-func (c *converter) convert(value any) (any, error) {
-	if c.Type == "jsonb" {
-		return jsonValue(c.Column, value)
+func (c *converter) convert(value any) (v any, err error) {
+	if value == nil && !c.NotNull {
+		return nil, nil
 	}
-	v, err := plain(c.Column, value)
-	if err != nil {
-		return nil, err
+	converted := false
+	if c.conversion != nil {
+		v, converted = c.conversion(value)
 	}
-	if v == nil {
-		return nil, checkMissing(c.Column)
-	}
-	v, ok := c.conversion(v)
-	if !ok {
-		return nil, invalid(c.Name, "is %sa %T, which is no %s", showable(v), value, c.Type)
+	if !converted {
+		if v, err = c.convertPlain(value); v == nil || err != nil {
+			return nil, err
+		}
 	}
 	if s, isText := v.(string); isText {
 		if err := checkText(c.Name, s); err != nil {
@@ -59,11 +57,24 @@ func (c *converter) convert(value any) (any, error) {
 	return v, c.check(v)
 }
 
-func checkMissing(c Column) error {
-	if c.NotNull {
-		return invalid(c.Name, "is missing")
+// convertPlain converts what no conversion takes as it is.
+func (c *converter) convertPlain(value any) (any, error) {
+	v, err := plain(c.Column, value)
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil && c.NotNull:
+		return nil, invalid(c.Name, "is missing")
+	case v == nil:
+		return nil, nil
+	case c.Type == "jsonb":
+		return jsonValue(c.Column, value, v)
 	}
-	return nil
+	v, ok := c.conversion(v)
+	if !ok {
+		return nil, invalid(c.Name, "is %sa %T, which is no %s", showable(v), value, c.Type)
+	}
+	return v, nil
 }
 
 // showable is a value as an error may show it: only numbers, booleans and times. Texts, bytes and what is composed of
@@ -158,7 +169,7 @@ func integerValue(bits int) func(any) (any, bool) {
 
 func boolValue(v any) (any, bool) { _, ok := v.(bool); return v, ok }
 
-func bytesValue(v any) (any, bool) { _, ok := v.([]byte); return v, ok }
+func bytesValue(v any) (any, bool) { b, ok := v.([]byte); return v, ok && b != nil }
 
 // dateValue converts a time to its day in its own time zone.
 func dateValue(v any) (any, bool) {
@@ -240,16 +251,11 @@ func uuidValue(v any) (any, bool) {
 	return v, false
 }
 
-// jsonValue takes a string or bytes as JSON text, and encodes everything else.
-func jsonValue(c Column, value any) (any, error) {
-	v, err := plain(c, value)
-	if err != nil {
-		return nil, err
-	}
+// jsonValue takes a string or bytes as JSON text, and encodes everything else. The value is given as it came, and
+// plain.
+func jsonValue(c Column, value, v any) (_ any, err error) {
 	var encoded []byte
 	switch v := v.(type) {
-	case nil:
-		return nil, checkMissing(c)
 	case string:
 		encoded = []byte(v)
 	case []byte:

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -36,6 +38,7 @@ type NewRow struct {
 	Values []any
 
 	checked *Table // the table that has checked the row: its Values then have the form in which they are stored
+	size    int    // of the bytes among them, and of the headers
 }
 
 // Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for
@@ -72,139 +75,6 @@ func IDs(enqueued []Enqueued) []uuid.UUID {
 // the form in which they are stored, and Insert takes them as they are then: change none of them afterwards. Once an
 // error was returned, the row is of no use.
 func (t *Table) Check(row *NewRow) error {
-	if err := t.checkNewRow(*row); err != nil {
-		return err
-	}
-	for c, v := range row.Values {
-		var err error
-		if row.Values[c], err = t.converters[c].convert(v); err != nil {
-			return err
-		}
-	}
-	row.checked = t
-	return nil
-}
-
-// inRow says which of the rows an error is about. One row needs no number.
-func inRow(i, n int, err error) error {
-	if n == 1 {
-		return err
-	}
-	return fmt.Errorf("row %d of %d: %w", i+1, n, err)
-}
-
-// Insert enqueues up to [MaxBatch] rows in the application's transaction, in one statement: they exist if
-// and only if it commits. Everything is validated before anything is sent. The results are in the order
-// of the rows.
-func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, error) {
-	if tx == nil {
-		return nil, invalid("transaction", "is nil")
-	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	if len(rows) > MaxBatch {
-		return nil, invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
-	}
-	batch, err := t.newInsert(rows)
-	if err != nil {
-		return nil, err
-	}
-	ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(rows))
-	var inserted []Enqueued
-	var ids []uuid.UUID
-	if err = batch.setHeaders(ctx, rows); err == nil {
-		inserted, ids, err = t.insert(ctx, tx, rows, batch)
-	}
-	e := telemetry.Event{IDs: ids, Err: err}
-	if err == nil {
-		e.Rows = &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
-	}
-	call.End(e)
-	return inserted, err
-}
-
-// InsertBy is [Table.Insert] for rows that are stored elsewhere, such as in a log: it checks them, gives them ids, and
-// tells of them, and write stores them and returns what became of each. The headers are as Insert would store them, nil
-// for NULL.
-func (t *Table) InsertBy(ctx context.Context, rows []NewRow, write func(ctx context.Context, ids []uuid.UUID,
-	headers []*string) ([]Enqueued, error)) ([]Enqueued, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	batch, err := t.newInsert(rows)
-	if err != nil {
-		return nil, err
-	}
-	ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(rows))
-	trace, headers := telemetry.TraceHeaders(ctx), make([]*string, len(rows))
-	for i := 0; err == nil && i < len(rows); i++ {
-		var h string
-		h, err = header.Encode(rows[i].Headers, trace)
-		headers[i] = conn.OptionalText(h)
-	}
-	var inserted []Enqueued
-	if err == nil {
-		inserted, err = write(ctx, batch.ids, headers)
-	}
-	e := telemetry.Event{Err: err}
-	if err == nil {
-		e.Rows = &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
-		for _, row := range inserted {
-			if !row.Duplicate {
-				e.IDs = append(e.IDs, row.ID)
-			}
-		}
-	}
-	call.End(e)
-	return inserted, err
-}
-
-// insert writes rows and looks up the rows that have their ids or hold their unique values. Such a row may be deleted
-// between the two; then both are free, and the row is written after all.
-func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Enqueued, []uuid.UUID, error) {
-	inserted, written, err := batch.run(ctx, tx)
-	for i := 0; err == nil && i < len(inserted); i++ {
-		if inserted[i].ID != uuid.Nil {
-			continue
-		}
-		if inserted[i], err = t.insertOne(ctx, tx, rows[i]); err == nil && !inserted[i].Duplicate {
-			written = append(written, inserted[i].ID)
-		}
-	}
-	return inserted, written, err
-}
-
-func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, error) {
-	for range maxVanished {
-		batch, err := t.newInsert([]NewRow{row})
-		if err == nil {
-			err = batch.setHeaders(ctx, []NewRow{row})
-		}
-		if err != nil {
-			return Enqueued{}, err
-		}
-		inserted, _, err := batch.run(ctx, tx)
-		if err != nil {
-			return Enqueued{}, err
-		}
-		if inserted[0].ID != uuid.Nil {
-			return inserted[0], nil
-		}
-	}
-	if row.Once { // row-level security may hide the row with the id
-		return Enqueued{ID: row.ID, Duplicate: true}, nil
-	}
-	return Enqueued{}, t.suppressed()
-}
-
-func (t *Table) suppressed() error {
-	return fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table "+
-		"suppress it?", t.Name())
-}
-
-// checkNewRow checks the fields of a row that belong to the core.
-func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
 		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
 	}
@@ -223,12 +93,209 @@ func (t *Table) checkNewRow(row NewRow) error {
 			return err
 		}
 	}
-	for k, v := range row.Headers {
-		if err := cmp.Or(checkText("header name", k), checkText("header "+k, v)); err != nil {
+	row.size = 0
+	if len(row.Headers) > 0 {
+		if err := t.checkHeaders(row); err != nil {
 			return err
 		}
 	}
+	for c, v := range row.Values {
+		stored, err := t.converters[c].convert(v)
+		if err != nil {
+			return err
+		}
+		if b, is := stored.([]byte); is {
+			row.size += len(b)
+		}
+		row.Values[c] = stored
+	}
+	row.checked = t
 	return nil
+}
+
+func (t *Table) checkHeaders(row *NewRow) error {
+	for name, value := range row.Headers {
+		if err := cmp.Or(checkText("header name", name), checkText("header "+name, value)); err != nil {
+			return err
+		}
+		row.size += len(name) + len(value)
+	}
+	if limit := t.spec.MaxHeaders; limit > 0 && row.size > limit {
+		return invalid("headers", "has %d bytes, the limit is %d", row.size, limit)
+	}
+	return nil
+}
+
+// checked returns the rows, checked. Those that Check has not seen are changed in a copy.
+func (t *Table) checked(rows []NewRow) ([]NewRow, error) {
+	copied := false
+	for i := range rows {
+		if rows[i].checked == t {
+			continue
+		}
+		if !copied {
+			rows, copied = slices.Clone(rows), true
+		}
+		rows[i].Values = slices.Clone(rows[i].Values)
+		if err := t.Check(&rows[i]); err != nil {
+			return nil, &ItemError{Item: "row", Index: i, Count: len(rows), Err: err}
+		}
+	}
+	return rows, nil
+}
+
+// Insert enqueues rows in the application's transaction: they exist if and only if it commits. It takes as few
+// statements as possible, each with up to [MaxBatch] rows and 16 MiB of bytes and headers. Everything is validated
+// before anything is sent; an [*ItemError] says which row was refused and why. The results are in the order of the
+// rows.
+func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	if tx == nil {
+		return nil, invalid("transaction", "is nil")
+	}
+	rows, err := t.checked(rows)
+	if err != nil {
+		return nil, err
+	}
+	enqueued := make([]Enqueued, len(rows))
+	for at, end := 0, 0; at < len(rows); at = end {
+		end = at + fitting(rows[at:])
+		if err := t.insert(ctx, tx, rows[at:end], enqueued[at:end]); err != nil {
+			return nil, err
+		}
+	}
+	return enqueued, nil
+}
+
+// fitting returns how many of the rows, which have been checked, one statement takes.
+func fitting(rows []NewRow) int {
+	size := 0
+	for i := range rows {
+		size += rows[i].size
+		if i == MaxBatch || i > 0 && size > postgres.StatementSize {
+			return i
+		}
+	}
+	return len(rows)
+}
+
+// insert writes the rows of one statement.
+func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, enqueued []Enqueued) error {
+	ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(rows))
+	var written []uuid.UUID
+	in, err := t.newInsertion(ctx, rows)
+	if err == nil {
+		written, err = in.run(ctx, tx, enqueued)
+	}
+	if err == nil && len(written) < len(rows) {
+		written, err = t.insertMissing(ctx, tx, rows, enqueued, written)
+	}
+	e := telemetry.Event{IDs: written, Err: err}
+	if err == nil {
+		e.Rows = &sentRows{labels: t.labels.written, rows: rows, inserted: enqueued}
+	}
+	call.End(e)
+	return err
+}
+
+// InsertBy is [Table.Insert] for rows that are stored elsewhere, such as in a log: it checks them, gives them ids, and
+// tells of them, and write stores those of one statement, the first of which is rows[first], and returns what became of
+// each. The headers are as Insert would store them, nil for NULL.
+func (t *Table) InsertBy(ctx context.Context, rows []NewRow, write func(ctx context.Context, first int,
+	ids []uuid.UUID, headers []*string) ([]Enqueued, error)) ([]Enqueued, error) {
+	rows, err := t.checked(rows)
+	if err != nil {
+		return nil, err
+	}
+	enqueued := make([]Enqueued, 0, len(rows))
+	for at := 0; at < len(rows); at = len(enqueued) {
+		part := rows[at : at+fitting(rows[at:])]
+		ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(part))
+		var inserted []Enqueued
+		ids, headers, err := envelopes(ctx, part)
+		if err == nil {
+			inserted, err = write(ctx, at, ids, headers)
+		}
+		e := telemetry.Event{Err: err}
+		if err == nil {
+			e.Rows = &sentRows{labels: t.labels.written, rows: part, inserted: inserted}
+			for _, row := range inserted {
+				if !row.Duplicate {
+					e.IDs = append(e.IDs, row.ID)
+				}
+			}
+		}
+		call.End(e)
+		if err != nil {
+			return nil, err
+		}
+		enqueued = append(enqueued, inserted...)
+	}
+	return enqueued, nil
+}
+
+// envelopes returns the ids and the stored headers of rows.
+func envelopes(ctx context.Context, rows []NewRow) (ids []uuid.UUID, headers []*string, err error) {
+	ids, headers = make([]uuid.UUID, len(rows)), make([]*string, len(rows))
+	trace := telemetry.TraceHeaders(ctx)
+	for i, row := range rows {
+		if ids[i] = row.ID; ids[i] == uuid.Nil {
+			if ids[i], err = uuid.NewV7(); err != nil {
+				return nil, nil, err
+			}
+		}
+		encoded, err := header.Encode(row.Headers, trace)
+		if err != nil {
+			return nil, nil, err
+		}
+		headers[i] = conn.OptionalText(encoded)
+	}
+	return ids, headers, nil
+}
+
+// insertMissing writes the rows of which neither was written nor found what has their ids or holds their unique values:
+// it was deleted between the two, so both are free.
+func (t *Table) insertMissing(ctx context.Context, tx Tx, rows []NewRow, enqueued []Enqueued,
+	written []uuid.UUID) (_ []uuid.UUID, err error) {
+	for i := range enqueued {
+		if enqueued[i].ID != uuid.Nil {
+			continue
+		}
+		if enqueued[i], err = t.insertOne(ctx, tx, rows[i:i+1]); err != nil {
+			return written, err
+		}
+		if !enqueued[i].Duplicate {
+			written = append(written, enqueued[i].ID)
+		}
+	}
+	return written, nil
+}
+
+func (t *Table) insertOne(ctx context.Context, tx Tx, row []NewRow) (Enqueued, error) {
+	enqueued := make([]Enqueued, 1)
+	for range maxVanished {
+		in, err := t.newInsertion(ctx, row)
+		if err == nil {
+			_, err = in.run(ctx, tx, enqueued)
+		}
+		if err != nil {
+			return Enqueued{}, err
+		}
+		if enqueued[0].ID != uuid.Nil {
+			return enqueued[0], nil
+		}
+	}
+	if row[0].Once { // row-level security may hide the row with the id
+		return Enqueued{ID: row[0].ID, Duplicate: true}, nil
+	}
+	return Enqueued{}, t.suppressed()
+}
+
+func (t *Table) suppressed() error {
+	return fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table "+
+		"suppress it?", t.Name())
 }
 
 // sentRows are the rows of an enqueue that were written. They implement [telemetry.Rows], and look for duplicates only

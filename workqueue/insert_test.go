@@ -69,21 +69,48 @@ func TestInsertCarriesTheTrace(t *testing.T) {
 	}
 }
 
-func TestInsertRefusesTooMany(t *testing.T) {
+// More rows than one statement takes are written by several, and are all checked before the first.
+func TestInsertInSeveralStatements(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	table := create(t, db, letters)
-	rows := make([]workqueue.NewRow, workqueue.MaxBatch+1)
+	var statements []int
+	table, err := workqueue.Open(create(t, db, letters).Spec(), workqueue.Telemetry{Observer: func(_ context.Context,
+		e workqueue.Event) {
+		statements = append(statements, e.Requested)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]workqueue.NewRow, workqueue.MaxBatch+2)
 	for i := range rows {
 		rows[i] = letter(uuid.NewString())
+		rows[i].ID = uuid.New()
 	}
-	_, err := write(t.Context(), db, table, rows...)
-	wantInvalid(t, err, "rows")
-	if _, err := write(t.Context(), db, table, rows[1:]...); err != nil {
-		t.Errorf("a full batch: %v", err)
+	rows[1].Values, rows[workqueue.MaxBatch+1].Values = rows[0].Values, []any{"a\x00b"}
+	_, err = write(t.Context(), db, table, rows...)
+	wantInvalid(t, err, "address")
+	if n := count(t, db, table); n != 0 || len(statements) > 0 {
+		t.Errorf("%d rows are there, %v were sent, want none", n, statements)
+	}
+	rows[workqueue.MaxBatch+1].Values = rows[0].Values
+	got, err := write(t.Context(), db, table, rows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rows {
+		want := workqueue.Enqueued{ID: row.ID}
+		if i == 1 || i == workqueue.MaxBatch+1 {
+			want = workqueue.Enqueued{ID: rows[0].ID, Duplicate: true}
+		}
+		if got[i] != want {
+			t.Fatalf("row %d: got %v, want %v", i, got[i], want)
+		}
 	}
 	if n := count(t, db, table); n != workqueue.MaxBatch {
 		t.Errorf("%d rows are there, want %d", n, workqueue.MaxBatch)
+	}
+	if want := []int{workqueue.MaxBatch, 2}; !slices.Equal(statements, want) {
+		t.Errorf("statements of %v rows, want %v", statements, want)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/header"
-	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -17,7 +16,7 @@ type insertion struct {
 	table   *Table
 	ids     []uuid.UUID
 	fields  []gathered // those of [view.insertFields]
-	guarded bool       // some row holds unique values
+	guarded bool       // some row may hold unique values
 	once    []bool     // the rows that are written Once; nil: none
 }
 
@@ -58,122 +57,126 @@ func same(a, b any) bool {
 	return !isBytes && a == b
 }
 
-// newInsert checks the rows and gathers their values. The headers come later, because they depend on the trace.
-func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
-	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered,
-		firstColumn+len(t.spec.Columns))}
+// newInsertion gathers the values of rows that have been checked.
+func (t *Table) newInsertion(ctx context.Context, rows []NewRow) (*insertion, error) {
+	n, trace := len(rows), telemetry.TraceHeaders(ctx)
+	in := &insertion{table: t, ids: make([]uuid.UUID, n), fields: make([]gathered, firstColumn+len(t.spec.Columns))}
 	for i, row := range rows {
-		if err := in.set(i, row); err != nil {
-			return nil, inRow(i, len(rows), err)
+		core, err := row.coreValues(trace)
+		if err != nil {
+			return nil, err
+		}
+		for f, v := range core {
+			in.fields[f].add(i, n, v)
+		}
+		for c, v := range row.Values {
+			in.fields[firstColumn+c].add(i, n, v)
+		}
+		if in.ids[i] = row.ID; row.ID == uuid.Nil {
+			if in.ids[i], err = uuid.NewV7(); err != nil {
+				return nil, err
+			}
+		}
+		if row.Once {
+			if in.once == nil {
+				in.once = make([]bool, n)
+			}
+			in.once[i] = true
 		}
 	}
 	return in, nil
 }
 
-// set gathers the values of a row, which it checks unless that was done before.
-func (in *insertion) set(i int, row NewRow) (err error) {
-	isChecked := row.checked == in.table
-	if !isChecked {
-		if err := in.table.checkNewRow(row); err != nil {
-			return err
+// coreValues returns the values of the core's fields; nil is the default.
+func (r *NewRow) coreValues(trace map[string]string) (v [firstColumn]any, err error) {
+	if !r.DueAt.IsZero() {
+		v[dueField] = storedTime(r.DueAt)
+	}
+	if r.MaxAttempts != 0 {
+		v[attemptsField] = int64(r.MaxAttempts)
+	}
+	if r.Waiting {
+		v[waitingField] = true
+	}
+	if r.Retry != (Retry{}) {
+		if v[retryField], err = r.Retry.stored(); err != nil {
+			return v, err
 		}
 	}
-	in.ids[i] = row.ID
-	if row.ID == uuid.Nil {
-		if in.ids[i], err = uuid.NewV7(); err != nil {
-			return err
-		}
+	headers, err := header.Encode(r.Headers, trace)
+	if headers != "" {
+		v[headersField] = headers
 	}
-	n := len(in.ids)
-	in.fields[dueField].add(i, n, postgres.OrNull(storedTime(row.DueAt)))
-	in.fields[attemptsField].add(i, n, postgres.OrNull(int64(row.MaxAttempts)))
-	in.fields[waitingField].add(i, n, postgres.OrNull(row.Waiting))
-	retry, err := row.Retry.stored()
-	if err != nil {
-		return err
-	}
-	in.fields[retryField].add(i, n, postgres.OrNull(retry))
-	for c, v := range row.Values {
-		if !isChecked {
-			if v, err = in.table.converters[c].convert(v); err != nil {
-				return err
-			}
-		}
-		in.fields[firstColumn+c].add(i, n, v)
-	}
-	in.guarded = in.guarded || in.table.holdsUnique(row)
-	if row.Once {
-		if in.once == nil {
-			in.once = make([]bool, n)
-		}
-		in.once[i] = true
-	}
-	return nil
+	return v, err
 }
 
-// holdsUnique reports whether the row may hold unique values, because none of them is nil.
-func (t *Table) holdsUnique(row NewRow) bool {
-	for _, i := range t.view.uniqueColumns {
-		if row.Values[i] == nil {
-			return false
-		}
-	}
-	return len(t.view.uniqueColumns) > 0
-}
-
-func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
-	trace := telemetry.TraceHeaders(ctx)
-	for i, row := range rows {
-		headers, err := header.Encode(row.Headers, trace)
-		if err != nil {
-			return err
-		}
-		in.fields[headersField].add(i, len(rows), postgres.OrNull(headers))
-	}
-	return nil
-}
-
-// run inserts and then looks up the rows that have the ids or hold the unique values.
-func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, error) {
-	inserted := make([]Enqueued, len(in.ids))
+// run inserts and then looks up the rows that have the ids or hold the unique values. It returns the ids that it has
+// written. Of a row that was neither written nor found, enqueued has no id.
+func (in *insertion) run(ctx context.Context, tx Tx, enqueued []Enqueued) ([]uuid.UUID, error) {
 	for i, id := range in.ids {
-		inserted[i] = Enqueued{ID: id}
+		enqueued[i] = Enqueued{ID: id}
 	}
-	shape, args := in.gathered()
-	insert := conn.Call{Statement: in.table.inserts.of(shape), Args: args, Unpinned: true}
+	text, args := in.statement()
 	if !in.guarded && in.once == nil {
-		n, err := tx.Exec(ctx, insert.Text, insert.Arguments()...)
+		n, err := tx.Exec(ctx, text, args...)
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return nil, err
 		case n != int64(len(in.ids)):
-			return nil, nil, in.table.suppressed()
+			return nil, in.table.suppressed()
 		}
-		return inserted, in.ids, nil
+		return in.ids, nil
 	}
 	written := make([]uuid.UUID, 0, len(in.ids))
-	returned := collectIDs(insert.Statement, insert.Args, &written)
-	returned.Unpinned = true
-	if err := tx.run(ctx, returned); err != nil || len(written) == len(in.ids) {
-		return inserted, written, err
+	var id uuid.UUID
+	dest := []any{&id} // once for all rows
+	err := tx.Query(ctx, func(scan func(...any) error) error {
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		written = append(written, id)
+		return nil
+	}, text, args...)
+	if err != nil || len(written) == len(in.ids) {
+		return written, err
 	}
-	return inserted, written, in.markDuplicates(ctx, tx, inserted, written)
+	return written, in.markDuplicates(ctx, tx, enqueued, written)
 }
 
-// gathered returns what was gathered: the shape of the statement, and its arguments.
-func (in *insertion) gathered() (shape, map[string]any) {
-	forms, args := make([]byte, len(in.fields)), map[string]any{"id": in.ids[0], "ids": in.ids}
-	for i, f := range in.table.inserts.fields {
-		form := absent
+// statement returns the statement that sends what was gathered, and its arguments.
+func (in *insertion) statement() (text string, args []any) {
+	forms := make([]byte, len(in.fields))
+	for i := range in.fields {
 		switch g := &in.fields[i]; {
 		case g.each != nil:
-			form, args[f.Param] = varying, g.each
+			forms[i] = byte(varying)
 		case g.first != nil:
-			form, args[f.Param] = common, g.first
+			forms[i] = byte(common)
+		default:
+			forms[i] = byte(absent)
 		}
-		forms[i] = byte(form)
 	}
-	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded, once: in.once != nil}, args
+	unique := in.table.view.uniqueColumns
+	in.guarded = len(unique) > 0
+	for _, c := range unique { // a row without one of them holds none
+		in.guarded = in.guarded && forms[firstColumn+c] != byte(absent)
+	}
+	one := len(in.ids) == 1
+	s := in.table.inserts.of(shape{forms: string(forms), one: one, guarded: in.guarded, once: in.once != nil})
+	args = make([]any, len(s.args))
+	for i, field := range s.args {
+		switch {
+		case field == idArg && one:
+			args[i] = in.ids[0]
+		case field == idArg:
+			args[i] = in.ids
+		case in.fields[field].each != nil:
+			args[i] = in.fields[field].each
+		default:
+			args[i] = in.fields[field].first
+		}
+	}
+	return s.text, args
 }
 
 func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enqueued, written []uuid.UUID) error {

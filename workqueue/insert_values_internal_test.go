@@ -39,12 +39,16 @@ func TestShapesOfInserts(t *testing.T) {
 		"the core's columns":  {[]NewRow{row("a", nil, nil), late}, shape{forms: "vvvavcaa"}},
 		"a column set by all": {[]NewRow{late, late}, shape{forms: "cccaccaa"}},
 	} {
-		in, err := table.newInsert(c.rows)
+		rows, err := table.checked(c.rows)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := in.gathered(); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		in, err := table.newInsertion(t.Context(), rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := in.statement(); text != table.view.insertStatement(c.want).Text {
+			t.Errorf("%s: got %s, want that of %+v", name, text, c.want)
 		}
 	}
 }
@@ -65,7 +69,7 @@ func TestStatementsOfInsertsAreBounded(t *testing.T) {
 			}
 		}
 		s := shape{forms: string(forms)}
-		if got, want := table.inserts.of(s).Text, table.view.insertStatement(s).Text; got != want {
+		if got, want := table.inserts.of(s).text, table.view.insertStatement(s).Text; got != want {
 			t.Fatalf("%+v: got %s, want %s", s, got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,7 +35,7 @@ type insertField struct {
 	form     form
 }
 
-// coreFields are the core's columns that an insert sets, in the order of [insertion.set].
+// coreFields are the core's columns that an insert sets, in the order of [NewRow.coreValues].
 func (v view) coreFields() []insertField {
 	field := func(name, typ, wrap, fallback string) insertField {
 		return insertField{columnView: columnView{Quoted: name, Alias: name, Param: name, Bind: typ}, wrap: wrap,
@@ -107,21 +108,36 @@ func (v view) insertStatement(s shape) conn.Statement {
 // maxShapes bounds how many statements a table keeps, whatever its callers do.
 const maxShapes = 256
 
+// A preparedInsert is a rendered insert, and where its arguments are among the fields.
+type preparedInsert struct {
+	text string
+	args []int // for $1, $2, …: the index of a field, or idArg
+}
+
+// idArg is the argument with the id of the row, or those of all.
+const idArg = -1
+
 // insertStatements are the rendered inserts of a table.
 type insertStatements struct {
 	view   view
 	fields []insertField
-	kept   sync.Map // shape to statement
+	kept   sync.Map // shape to preparedInsert
 	count  atomic.Int64
 }
 
-func (s *insertStatements) of(shape shape) conn.Statement {
-	if stmt, ok := s.kept.Load(shape); ok {
-		return stmt.(conn.Statement)
+func (s *insertStatements) of(shape shape) preparedInsert {
+	if kept, ok := s.kept.Load(shape); ok {
+		return kept.(preparedInsert)
 	}
-	stmt := s.view.insertStatement(shape)
+	rendered := s.view.insertStatement(shape)
+	p := preparedInsert{rendered.Text, slices.Repeat([]int{idArg}, len(rendered.Params))}
+	for i, f := range s.fields {
+		if n := slices.Index(rendered.Params, f.Param); n >= 0 {
+			p.args[n] = i
+		}
+	}
 	if s.count.Add(1) <= maxShapes {
-		s.kept.Store(shape, stmt)
+		s.kept.Store(shape, p)
 	}
-	return stmt
+	return p
 }

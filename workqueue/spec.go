@@ -121,6 +121,9 @@ type Spec struct {
 	// need, and accepts what they write. [Spec.DDL] writes it on the table. Default: Version.
 	OldestProgram int
 
+	// MaxHeaders is how many bytes the names and values of a row's headers may have together. Default 0: any number.
+	MaxHeaders int
+
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
@@ -383,6 +386,9 @@ func (s Spec) validateLimits() error {
 	if s.MaxLost < 0 || s.MaxLost > maxLostLimit {
 		return invalid("max lost", "is %d, it must be between 1 and %d, or 0 for no limit of its own", s.MaxLost,
 			maxLostLimit)
+	}
+	if s.MaxHeaders < 0 {
+		return invalid("max headers", "is %d, it cannot be negative", s.MaxHeaders)
 	}
 	if s.Retention < 0 {
 		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)

@@ -153,11 +153,14 @@ func ColumnsOf[T any](list func(*T, *Columns)) []Column {
 }
 
 // lists are reused, so that a row costs nothing beside its values.
-var lists = sync.Pool{New: func() any { return &Columns{purpose: writing} }}
+var lists sync.Pool
 
 // ValuesOf are the values of the columns that a function lists for row, for a [NewRow].
 func ValuesOf[T any](row *T, list func(*T, *Columns)) []any {
-	c := lists.Get().(*Columns)
+	c, kept := lists.Get().(*Columns)
+	if !kept {
+		c = &Columns{purpose: writing}
+	}
 	c.values = make([]any, 0, c.last)
 	list(row, c)
 	values := c.values

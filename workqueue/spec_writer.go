@@ -261,5 +261,16 @@ func (s Spec) writerChecks() []Check {
 			checks = append(checks, c.writerCheck())
 		}
 	}
-	return append(checks, s.Writer.Checks...)
+	checks = append(checks, s.Writer.Checks...)
+	if s.MaxHeaders > 0 {
+		checks = append(checks, Check{
+			Parameter: "headers",
+			If:        "@headers IS NOT NULL",
+			Condition: fmt.Sprintf("(SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) "+
+				"FROM jsonb_each_text(@headers) AS h (name, value)) <= %d", s.MaxHeaders),
+			Message: fmt.Sprintf("must have at most %d bytes", s.MaxHeaders),
+			Hint:    "Put what is larger into the payload.",
+		})
+	}
+	return checks
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
 )
@@ -53,18 +54,14 @@ func LimitPayload(spec workqueue.Spec, column, field string, limit int) error {
 	return nil
 }
 
-// chunkBytes bounds the payloads and headers of one statement, and thereby what driver and server hold in memory at
-// once.
-const chunkBytes = 16 << 20
-
-// Chunks divides rows to be written into statements of at most [workqueue.MaxBatch] items and chunkBytes. The function
-// size returns an item's size in bytes.
+// Chunks divides what is to be written into statements of at most [workqueue.MaxBatch] items and
+// [postgres.StatementSize], as [workqueue.Table.Insert] does. The function size returns an item's size in bytes.
 func Chunks[T any](all []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		start, bytes := 0, 0
 		for i, item := range all {
 			n := size(item)
-			if i-start == workqueue.MaxBatch || i > start && bytes+n > chunkBytes {
+			if i-start == workqueue.MaxBatch || i > start && bytes+n > postgres.StatementSize {
 				if !yield(all[start:i]) {
 					return
 				}

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// StatementSize bounds the payloads and headers of one statement, and thereby what driver and server hold in memory at
+// once.
+const StatementSize = 16 << 20
+
 // OrNull is the value to store: nil, which is NULL, for the zero value.
 func OrNull[T comparable](v T) any {
 	var zero T

@@ -210,7 +210,7 @@ var goEdits = []edit{
 		suites: beside("jobs", "TestAnOccurrenceThatIsWrittenAgain")},
 	{name: "an occurrence whose key is taken has not fired", file: "workqueue/periodic/scheduler.go",
 		old: "				fired++\n", new: "", suites: beside("jobs", "TestAnOccurrenceWhoseKeyIsTaken")},
-	{name: "the program that fires a schedule decides about its jobs", file: "jobs/unknown.go",
+	{name: "the program that fires a schedule decides about its jobs", file: "jobs/prepare.go",
 		old: "		return unregistered, nil\n", new: "		return c.registry.find(name), nil\n",
 		suites: test("jobs", "TestSettingsOfASchedulesJobs")},
 	{name: "a timer of a schedule has a new id", file: "timers/schedules.go",

@@ -65,7 +65,7 @@ func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, v Invoice) (wor
 	return enqueued[0], nil
 }
 
-// EnqueueMany is [Invoices.Enqueue] for up to [workqueue.MaxBatch] invoices. The results are in their order.
+// EnqueueMany is [Invoices.Enqueue] for any number of invoices. The results are in their order.
 func (s *Invoices) EnqueueMany(ctx context.Context, tx workqueue.Tx, list ...Invoice) ([]workqueue.Enqueued, error) {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, v := range list {

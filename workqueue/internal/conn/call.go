@@ -16,7 +16,7 @@ type Call struct {
 	Row  func(scan func(dest ...any) error) error
 	// Reset forgets what Row has collected: a transaction that lost a conflict runs again.
 	Reset func()
-	// Unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
+	// Unpinned leaves the planner alone: for a statement that has no plan to go wrong.
 	Unpinned bool
 	// Writes marks a statement that a standby refuses by itself, whatever it finds.
 	Writes bool
