@@ -77,7 +77,7 @@ type selected struct {
 	Matched int  `json:"matched"` // rows that the filter matched; missing where ids were given
 	DryRun  bool `json:"dry_run"` // nothing was changed; missing where ids were given
 
-	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 20000 rows
+	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 10000 rows
 }
 
 // text says what was done to the rows.

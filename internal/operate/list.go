@@ -89,7 +89,7 @@ func (p *Page) read(ctx context.Context, tx pgx.Tx, q listQuery, text string, ar
 }
 
 // firstRead is how many times as many rows as a page has are read first, since many filters match that often. Each
-// further statement reads as many times more, up to [ScanBatch].
+// further statement reads twice as many, up to [ScanBatch]: in a large table, each row may be on a page of its own.
 const firstRead = 4
 
 // listFiltered first finds the page's rows, examining a bounded number of rows in each statement, and then reads them.
@@ -124,7 +124,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		for _, f := range found {
 			ids = append(ids, f.ID)
 		}
-		s.batch *= firstRead
+		s.batch *= 2
 	}
 	if more && len(ids) <= o.Limit {
 		p.Searched, p.SearchedTo = s.read, s.to
