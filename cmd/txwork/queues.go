@@ -79,7 +79,8 @@ func (d *database) queues(ctx context.Context, c *jobs.Client) (list queuesList,
 	return list, err
 }
 
-// boundedQueues counts up to [operate.CountedRows] jobs in a state, from the index of claims and that of rows that are held back.
+// boundedQueues counts up to [operate.CountedRows] jobs in a state, from the index of claims and that of rows that are
+// held back.
 func (d *database) boundedQueues(ctx context.Context) (list queuesList, err error) {
 	list.Queues = []shownQueue{}
 	err = d.eachFacts(ctx, []string{jobsTable}, func(r survey.Reader, t *survey.Facts) error {

@@ -109,10 +109,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 	if !s.plain {
 		s.batch *= firstRead
 	}
-	most := MaxSearched
-	if s.query.since != "" { // they have ended
-		most = ScanBatch
-	}
+	most := s.query.most()
 	var ids []uuid.UUID
 	more := true
 	for ; more && len(ids) <= o.Limit && s.read < most; looked(s.read) {

@@ -21,6 +21,14 @@ const ScanBatch = 5000
 // rarely in memory.
 const MaxSearched = 2 * ScanBatch
 
+// most is how many rows of a listing are read at most for what is not asked for exactly.
+func (l Listing) most() int {
+	if l.since != "" { // they have ended
+		return ScanBatch
+	}
+	return MaxSearched
+}
+
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
 // transaction, so a long scan does not hold back vacuum or block other sessions.
 type scan struct {

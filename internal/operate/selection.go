@@ -39,6 +39,15 @@ func (s Selection) At(t time.Time) Selection {
 	return s
 }
 
+// Most is how many rows of a selection are read at most to count those that match, unless an exact number is asked for:
+// as many as a list reads.
+func (s Selection) Most() (rows int) {
+	for _, part := range s.Parts {
+		rows = max(rows, part.most())
+	}
+	return rows
+}
+
 // Count returns how many rows a selection has, up to its limit. It calls counted with the number so far.
 func (d *DB) Count(ctx context.Context, t *workqueue.Table, s Selection, counted func(rows int)) (n int, err error) {
 	n, _, err = d.tally(ctx, t, s, math.MaxInt, counted)

@@ -1,7 +1,7 @@
 -- The history of some tables in the last $3 seconds, up to now if $5, and otherwise to the end of the last step of $4
 -- seconds: of the lane $2 and of the whole table, or of all lanes. If there is one step only, the rows of a lane are
--- added up, their buckets one by one, with names in the order of their bytes: sorting by words takes longer than adding.
--- A row without a table only says when that ends, by the server's clock.
+-- added up, their buckets one by one, and sorted by the bytes of their names, since comparing words takes longer than
+-- adding. A row without a table only says when that ends, by the server's clock.
 SELECT n.upto, h.table_name, h.lane, h.at, h.done, h.retried, h.dead, h.snoozed, h.cancelled, h.lost, h.expired,
        h.enqueued, h.waits, h.runs, h.stored, h.longest
 FROM (SELECT CASE WHEN $5::boolean THEN clock_timestamp() ELSE
