@@ -17,7 +17,7 @@ import (
 // maxJoins is how many joins of a table are on a page.
 const maxJoins = 25
 
-// joinSearch keeps a page of joins below 20,000 index entries of joins, and as many of members.
+// joinSearch keeps a page of joins below 15,000 index entries of joins, and 5,000 of members.
 var joinSearch = survey.JoinSearch{Joins: operate.MaxSearched, Members: 200, Open: 50}
 
 // A joinsPage is what joins.html shows.

@@ -70,20 +70,17 @@ func (a *app) withFacts(ctx context.Context, name, column, what string,
 		r := survey.Reader{From: d.Pool, Limit: operate.ReadLimit}
 		var all []survey.Facts
 		err := r.Read(ctx, func(tx pgx.Tx) (err error) {
-			all, err = survey.Tables(ctx, tx, d.Schema, topRows)
+			all, err = survey.Tables(ctx, tx, d.Schema, operate.CountedRows, t.Spec().Table)
 			return err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return explain(err)
+		case len(all) == 0:
+			return fmt.Errorf("%s is gone", t.Name())
+		case !all[0].Has(column):
+			return usagef("%s has no %s", t.Name(), what)
 		}
-		for i := range all {
-			if f := &all[i]; f.Name == t.Spec().Table {
-				if !f.Has(column) {
-					return usagef("%s has no %s", t.Name(), what)
-				}
-				return do(r, f)
-			}
-		}
-		return fmt.Errorf("%s is gone", t.Name())
+		return do(r, &all[0])
 	})
 }

@@ -58,7 +58,7 @@ type purged struct {
 	Failed int    `json:"failed"`  // dead letters
 	DryRun bool   `json:"dry_run"` // nothing was deleted: these would be
 
-	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 20000 rows of each kind
+	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 5000 rows of each kind
 }
 
 func (p purged) rows() int { return p.Done + p.Failed }

@@ -79,7 +79,8 @@ func (d *database) queues(ctx context.Context, c *jobs.Client) (list queuesList,
 	return list, err
 }
 
-// boundedQueues counts as many jobs as top does, from the index of claims and that of rows that are held back.
+// boundedQueues counts up to [operate.CountedRows] jobs in a state, from the index of claims and that of rows that are
+// held back.
 func (d *database) boundedQueues(ctx context.Context) (list queuesList, err error) {
 	list.Queues = []shownQueue{}
 	err = d.eachFacts(ctx, []string{jobsTable}, func(r survey.Reader, t *survey.Facts) error {
@@ -87,7 +88,7 @@ func (d *database) boundedQueues(ctx context.Context) (list queuesList, err erro
 		if err != nil {
 			return err
 		}
-		held, more, err := survey.HeldLanes(ctx, r, t, topRows)
+		held, more, err := survey.HeldLanes(ctx, r, t, operate.CountedRows)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (d *database) stats(ctx context.Context, names []string, exact bool) ([]tab
 	return all, nil
 }
 
-// boundedStats counts as many rows as top does.
+// boundedStats counts up to [operate.CountedRows] rows in a state.
 func (d *database) boundedStats(ctx context.Context, tables []*workqueue.Table) (all []tableStats, err error) {
 	names := make([]string, len(tables))
 	for i, t := range tables {
@@ -134,16 +134,18 @@ func (d *database) boundedStats(ctx context.Context, tables []*workqueue.Table) 
 	return all, err
 }
 
-// eachFacts calls do for each of some tables, with a reader that counts at most as many rows in a state as top does.
+// eachFacts calls do for each of some tables, of which it reads [operate.CountedRows] rows in a state: as many of those
+// that are due, among which rows in progress are found.
 func (d *database) eachFacts(ctx context.Context, names []string, do func(survey.Reader, *survey.Facts) error) error {
 	reader := survey.Reader{From: d.Pool, Limit: operate.ReadLimit}
 	return reader.Together(ctx, func(r survey.Reader) error {
 		var facts []survey.Facts
 		err := r.Read(ctx, func(tx pgx.Tx) (err error) {
-			facts, err = survey.Tables(ctx, tx, d.Schema, topRows, names...)
+			facts, err = survey.Tables(ctx, tx, d.Schema, operate.CountedRows, names...)
 			return err
 		})
 		for i := 0; err == nil && i < len(facts); i++ {
+			facts[i].DueRows = operate.CountedRows
 			err = do(r, &facts[i])
 		}
 		return err
@@ -155,11 +157,11 @@ func boundedStatsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (s ta
 	if err != nil {
 		return s, err
 	}
-	held, err := survey.HeldRows(ctx, r, t, topRows)
+	held, err := survey.HeldRows(ctx, r, t, operate.CountedRows)
 	if err != nil {
 		return s, err
 	}
-	ended, err := survey.CountUnsuccessful(ctx, r, t, topRows)
+	ended, err := survey.CountUnsuccessful(ctx, r, t, operate.CountedRows)
 	if err != nil {
 		return s, err
 	}

@@ -33,6 +33,12 @@ func TestStatsSince(t *testing.T) {
 	if out := c.run("stats", "outbox", "--since", "24h").ok().stdout; !strings.Contains(out, "No history") {
 		t.Errorf("without any:\n%s", out)
 	}
+	// A lane may have been written with longer waits than the whole table.
+	c.exec("UPDATE {schema}.history SET waits = array_fill(0::bigint, ARRAY[40]) || 9::bigint WHERE lane = 'mail'")
+	if out := c.run("stats", "--since", "24h").ok().stdout; !strings.Contains(out, "17m28.576s") ||
+		!strings.Contains(out, " 4ms ") {
+		t.Errorf("with a lane of long waits:\n%s", out)
+	}
 	c.exec("DROP TABLE {schema}.history")
 	if out := c.run("stats", "--since", "24h").ok().stdout; !strings.Contains(out, "No history") {
 		t.Errorf("without the table:\n%s", out)

@@ -558,8 +558,8 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 		t.Errorf("skipped %+v", f.Skipped)
 	}
 	// So do the commands that count: a page of the table and one of an index for each row, and some of the catalog.
-	const catalog = 10_000
-	for command, rows := range map[string]int64{"stats outbox": 5 * topRows,
+	const catalog = 8000
+	for command, rows := range map[string]int64{"stats outbox": 5 * operate.CountedRows,
 		"redrive outbox --all-failed --dry-run":                              operate.MaxSearched,
 		"cancel outbox --all-live --dry-run":                                 operate.MaxSearched,
 		"purge outbox --done-older-than 0s --failed-older-than 0s --dry-run": 2 * operate.MaxSearched} {

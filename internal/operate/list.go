@@ -89,7 +89,7 @@ func (p *Page) read(ctx context.Context, tx pgx.Tx, q listQuery, text string, ar
 }
 
 // firstRead is how many times as many rows as a page has are read first, since many filters match that often. Each
-// further statement reads as many times more, up to [ScanBatch].
+// further statement reads twice as many, up to [ScanBatch]: in a large table, each row may be on a page of its own.
 const firstRead = 4
 
 // listFiltered first finds the page's rows, examining a bounded number of rows in each statement, and then reads them.
@@ -109,10 +109,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 	if !s.plain {
 		s.batch *= firstRead
 	}
-	most := MaxSearched
-	if s.query.since != "" { // they have ended
-		most = ScanBatch
-	}
+	most := s.query.most()
 	var ids []uuid.UUID
 	more := true
 	for ; more && len(ids) <= o.Limit && s.read < most; looked(s.read) {
@@ -124,7 +121,7 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		for _, f := range found {
 			ids = append(ids, f.ID)
 		}
-		s.batch *= firstRead
+		s.batch *= 2
 	}
 	if more && len(ids) <= o.Limit {
 		p.Searched, p.SearchedTo = s.read, s.to

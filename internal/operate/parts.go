@@ -9,6 +9,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// CountedRows is how many rows of a table a command counts in each state unless it is asked for all. Each may be on a
+// page of its own in a large table, and a command reads all tables.
+const CountedRows = 1000
+
 // maxRules is how many rules of queues are read.
 const maxRules = 1000
 

@@ -66,6 +66,7 @@ type historyRow struct {
 	Enqueued                                               *int64
 	Waits, Runs                                            []int64
 	Stored                                                 int64 // how many rows of the table it is
+	Longest                                                int   // the most buckets of one of those that are added up
 }
 
 // History reads the lines of a range, by table and lane, those of whole tables first. There is none if the schema has
@@ -84,10 +85,22 @@ func History(ctx context.Context, r Reader, schema string, h HistoryRange) (line
 		Buckets int // how many are added up
 	}{Table: table}
 	if h.Step == h.Length {
-		of.Buckets = history.Buckets
+		used, err := one[struct{ Buckets int }](ctx, r, "history_buckets", table, h.Tables, int64(h.Length.Seconds()),
+			int(stored.Seconds()))
+		if err != nil {
+			return nil, false, err
+		}
+		of.Buckets = max(used.Buckets, 1)
 	}
-	all, err := rows[historyRow](ctx, r, "history", of, h.Tables, h.Lane, int64(h.Length.Seconds()),
-		int64(h.Step.Seconds()), h.Now, int(stored.Seconds()))
+	lanes := func() ([]historyRow, error) {
+		return rows[historyRow](ctx, r, "history", of, h.Tables, h.Lane, int64(h.Length.Seconds()),
+			int64(h.Step.Seconds()), h.Now, int(stored.Seconds()))
+	}
+	all, err := lanes()
+	if of.Buckets > 0 && slices.ContainsFunc(all, func(row historyRow) bool { return row.Longest > of.Buckets }) {
+		of.Buckets = history.Buckets // something was written between the two statements, or by another program
+		all, err = lanes()
+	}
 	if err != nil || len(all) == 0 {
 		return nil, false, err
 	}
