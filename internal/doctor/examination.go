@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
+var templates sqltext.Files = sync.OnceValue(func() *template.Template {
+	return template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
+})
 
 // An examination is one call of Examine.
 type examination struct {
