@@ -1,7 +1,7 @@
 -- The core's tables in a schema, or those with the names $2, recognized by their comments, with facts from the catalog
 -- and the statistics. The lanes are the parameters of the table's fetch between the first three and the last three,
 -- which every fetch has; the retention is the default of its purge. The threshold of autovacuum is its fixed number
--- plus its share of the rows.
+-- plus its share of the rows. The statistics come from functions: the view of them reads those of all tables.
 SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_class AS f
            WHERE f.relnamespace = c.relnamespace AND f.relrowsecurity
@@ -26,23 +26,23 @@ SELECT c.relname::text AS name,
        coalesce(i.reltuples, 0)::float8 AS live,
        i.indexrelid IS NOT NULL AS indexed,
        coalesce(c.reloptions, '{}')::text[] AS options,
-       coalesce(s.n_dead_tup, 0) AS dead,
+       coalesce(pg_stat_get_dead_tuples(c.oid), 0) AS dead,
        (coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o
                    WHERE o.option_name = 'autovacuum_vacuum_threshold'),
                current_setting('autovacuum_vacuum_threshold'))::float8
            + coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o
                    WHERE o.option_name = 'autovacuum_vacuum_scale_factor'),
                current_setting('autovacuum_vacuum_scale_factor'))::float8 * greatest(c.reltuples, 0)) AS threshold,
-       extract(epoch FROM clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum))::float8 AS vacuumed,
+       extract(epoch FROM clock_timestamp() - greatest(pg_stat_get_last_autovacuum_time(c.oid),
+           pg_stat_get_last_vacuum_time(c.oid)))::float8 AS vacuumed,
        EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = c.oid) AS vacuuming,
        c.relpages::bigint * current_setting('block_size')::bigint AS bytes,
        coalesce((SELECT p.prosrc LIKE '%DELETE FROM%' FROM pg_proc AS p
            WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_settle_rows')::name
            ORDER BY p.oid LIMIT 1), false) AS deletes,
-       coalesce(s.n_tup_del, 0) AS deleted
+       coalesce(pg_stat_get_tuples_deleted(c.oid), 0) AS deleted
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
-LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
 LEFT JOIN LATERAL (
     SELECT x.indexrelid, ic.reltuples
     FROM pg_index AS x JOIN pg_class AS ic ON ic.oid = x.indexrelid
