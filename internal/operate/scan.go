@@ -40,7 +40,8 @@ type foundPlace struct {
 	Position string     `db:"position"`
 	At       *time.Time `db:"at"`
 	Matches  bool       `db:"matches"`
-	Number   int        `db:"number"` // in the batch
+	Number   int        `db:"number"`  // in the batch
+	Matched  int        `db:"matched"` // in a count: how many of the batch match
 }
 
 // newScan begins at the first row of a listing.
@@ -66,11 +67,30 @@ func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filte
 
 // next reads the next batch, and returns the rows that match and whether more rows may follow.
 func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err error) {
-	text, args, err := s.statement()
+	all, more, err := s.advance(ctx, batchText)
+	for _, p := range all {
+		if p.Matches {
+			found = append(found, p)
+		}
+	}
+	return found, more, err
+}
+
+// count reads the next batch, and returns how many of its rows match and whether more rows may follow.
+func (s *scan) count(ctx context.Context) (matched int, more bool, err error) {
+	all, more, err := s.advance(ctx, countText)
+	for _, last := range all {
+		matched = last.Matched
+	}
+	return matched, more, err
+}
+
+// advance reads the next batch by a statement whose last row is that of the batch.
+func (s *scan) advance(ctx context.Context, format string) (all []foundPlace, more bool, err error) {
+	text, args, err := s.statement(format)
 	if err != nil {
 		return nil, false, err
 	}
-	var all []foundPlace
 	err = s.db.Read(ctx, func(tx pgx.Tx) (err error) {
 		all, err = structs[foundPlace](ctx, tx, text, args...)
 		return err
@@ -84,21 +104,23 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 	if err := json.Unmarshal([]byte(last.Position), &s.after); err != nil {
 		return nil, false, err
 	}
-	for _, p := range all {
-		if p.Matches {
-			found = append(found, p)
-		}
-	}
-	return found, last.Number == s.batch, nil
+	return all, last.Number == s.batch, nil
 }
 
-// batchText takes those rows of a batch that are of interest, in its order.
-const batchText = `SELECT s.id, json_build_array(%s)::text AS position, s.at, s.matches, s.number
+const (
+	// batchText takes those rows of a batch that are of interest, in its order.
+	batchText = `SELECT s.id, json_build_array(%s)::text AS position, s.at, s.matches, s.number
 FROM (SELECT b.*, row_number() OVER () AS number, count(*) OVER () AS size FROM (%s) AS b) AS s
 WHERE s.matches OR s.number = s.size
 ORDER BY s.number`
+	// countText takes the last row of a batch, and counts.
+	countText = `SELECT s.id, json_build_array(%s)::text AS position, s.at, s.matches, s.number, s.matched
+FROM (SELECT b.*, row_number() OVER () AS number, count(*) OVER () AS size,
+	count(*) FILTER (WHERE b.matches) OVER () AS matched FROM (%s) AS b) AS s
+WHERE s.number = s.size`
+)
 
-func (s *scan) statement() (text string, args []any, err error) {
+func (s *scan) statement(format string) (text string, args []any, err error) {
 	args = []any{s.batch}
 	for _, v := range s.after {
 		args = append(args, v)
@@ -113,7 +135,7 @@ func (s *scan) statement() (text string, args []any, err error) {
 		keys[i], position[i] = fmt.Sprintf("r.%s AS k%d", k.Quoted(), i), fmt.Sprintf("s.k%d::text", i)
 	}
 	fields := fmt.Sprintf("r.id, %s, %s::timestamptz AS at, %s AS matches", strings.Join(keys, ", "), at, matches)
-	text = fmt.Sprintf(batchText, strings.Join(position, ", "), s.query.selecting(fields, bounds, s.after != nil))
+	text = fmt.Sprintf(format, strings.Join(position, ", "), s.query.selecting(fields, bounds, s.after != nil))
 	return text, append(args, values...), err
 }
 

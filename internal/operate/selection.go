@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,17 +41,19 @@ func (s Selection) At(t time.Time) Selection {
 
 // Count returns how many rows a selection has, up to its limit. It calls counted with the number so far.
 func (d *DB) Count(ctx context.Context, t *workqueue.Table, s Selection, counted func(rows int)) (n int, err error) {
-	err = d.Each(ctx, t, s, func(ids []uuid.UUID) (int, error) {
-		n += len(ids)
-		counted(n)
-		return len(ids), nil
-	})
+	n, _, err = d.tally(ctx, t, s, math.MaxInt, counted)
 	return n, err
 }
 
 // Preview counts like Count, but reads at most so many rows, those that do not match included. More says that it ended
 // there, so there may be more rows than it says.
 func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection, most int) (n int, more bool, err error) {
+	return d.tally(ctx, t, s, most, func(int) {})
+}
+
+// tally counts on the server, so that no row is sent.
+func (d *DB) tally(ctx context.Context, t *workqueue.Table, s Selection, most int, counted func(rows int)) (n int,
+	more bool, err error) {
 	read := 0
 	for _, part := range s.Parts {
 		scan, err := d.newScan(ctx, t, part, s.Filter)
@@ -61,13 +64,15 @@ func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection, most 
 			if read+scan.read >= most {
 				return n, true, nil
 			}
-			var found []foundPlace
-			if found, more, err = scan.next(ctx); err != nil {
+			var matched int
+			if matched, more, err = scan.count(ctx); err != nil {
 				return n, false, err
 			}
-			if n += len(found); s.Limit > 0 && n >= s.Limit {
+			if n += matched; s.Limit > 0 && n >= s.Limit {
+				counted(s.Limit)
 				return s.Limit, false, nil
 			}
+			counted(n)
 		}
 		read += scan.read
 	}
