@@ -44,6 +44,7 @@ type examination struct {
 	leaders       *leaders
 	hours         *[]survey.HourOfWeek
 	vacuumHolders *holders
+	announcers    *announcers
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
 }
 

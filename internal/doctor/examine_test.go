@@ -265,7 +265,9 @@ func TestAServerThatIsTooBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(r.Skipped, func(s doctor.Skipped) bool { return s.Remedy == "raise the statement timeout" }) {
+	if !slices.ContainsFunc(r.Skipped, func(s doctor.Skipped) bool {
+		return s.Remedy == "raise the statement timeout"
+	}) {
 		t.Errorf("skipped %+v", r.Skipped)
 	}
 }
