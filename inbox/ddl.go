@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -17,7 +16,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // DDL renders the statements that create the inbox's table in a schema, with all defaults, and those that drop it.
 // Txwork's own migrations run these statements. The schema has to exist.

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
@@ -19,8 +18,8 @@ import (
 var sqlFiles embed.FS
 
 var (
-	statementTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
-	schemaTemplates    = template.Must(template.ParseFS(sqlFiles, "sql/schema/*.sql"))
+	statementTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
+	schemaTemplates    = sqltext.Parse(sqlFiles, "sql/schema/*.sql")
 )
 
 // schemaFiles are ordered so that each depends only on those before it.

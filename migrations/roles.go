@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
 )
@@ -16,7 +16,7 @@ import (
 //go:embed roles/*.sql roles/producer/*.sql
 var roleFiles embed.FS
 
-var roleTemplates = template.Must(template.ParseFS(roleFiles, "roles/*.sql", "roles/producer/*.sql"))
+var roleTemplates = sqltext.Parse(roleFiles, "roles/*.sql", "roles/producer/*.sql")
 
 // DefaultRolePrefix begins the names of the roles: txwork_owner, txwork_worker and so on.
 const DefaultRolePrefix = "txwork"
@@ -158,7 +158,7 @@ type rolePrinter struct {
 }
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {
-	if err := roleTemplates.ExecuteTemplate(b, file, data); err != nil {
+	if err := roleTemplates().ExecuteTemplate(b, file, data); err != nil {
 		panic(err) // a bug in this package: the files are embedded and the options have been checked
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
-	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
@@ -13,7 +12,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // statements are the SQL statements of timers, in addition to those of the core.
 type statements struct{ set, cancel, get, list, live, existing string }

@@ -21,8 +21,9 @@ const (
 	patience     = 3 * time.Second  // of a page without figures
 	stale        = time.Minute      // from this age on a page waits for new figures instead of showing these
 
-	depthRows    = 10_000 // rows of a table that are counted in each state; more are shown as at least so many
-	deadDepth    = 2_000  // the same for dead letters, each of which is on a page of its own in a large table
+	// depthRows is how many rows of a table are counted in each state but those of due rows; more are shown as at least
+	// so many. In a large table each is on a page of its own.
+	depthRows    = 2000
 	maxProcesses = 500
 	recent       = time.Hour // dead letters of this age are counted apart
 )
@@ -247,7 +248,7 @@ func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.F
 	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, r, t)
 	f.Whole = operate.Whole(t, f.Parts)
 	f.Held, errs[1] = survey.HeldRows(ctx, r, t, depthRows)
-	f.Dead, errs[2] = survey.CountDeadLetters(ctx, r, t, deadDepth, recent)
+	f.Dead, errs[2] = survey.CountDeadLetters(ctx, r, t, depthRows, recent)
 	f.Topics, f.MoreTopics, errs[3] = survey.Topics(ctx, r, t)
 	for _, err := range errs {
 		if err == nil {

@@ -30,19 +30,26 @@ func (helpPage) MaxBackfill() int    { return periodic.MaxBackfill }
 // addHelp gives a command and all its subcommands the texts of their files. A command that only groups others may have
 // none.
 func addHelp(root *cobra.Command) {
-	pages := template.Must(template.ParseFS(helpFiles, "help/*.txt"))
 	eachCommand(root, func(c *cobra.Command) {
-		page := pages.Lookup(helpName(c))
-		if page == nil {
+		page, err := helpFiles.ReadFile("help/" + helpName(c))
+		if err != nil {
 			return
 		}
-		var text strings.Builder
-		if err := page.Execute(&text, helpPage{}); err != nil {
-			panic(err) // a test renders all of them
-		}
-		long, examples, _ := strings.Cut("\n"+text.String(), helpExamples)
+		long, examples, _ := strings.Cut("\n"+helpText(string(page)), helpExamples)
 		c.Long, c.Example = strings.TrimSpace(long), strings.TrimRight(examples, "\n")
 	})
+}
+
+// helpText renders a file. Few refer to values, and every command reads all files when it starts.
+func helpText(page string) string {
+	if !strings.Contains(page, "{{") {
+		return page
+	}
+	var text strings.Builder
+	if err := template.Must(template.New("").Parse(page)).Execute(&text, helpPage{}); err != nil {
+		panic(err) // a test renders all of them
+	}
+	return text.String()
 }
 
 // helpName returns the name of a command's help file.

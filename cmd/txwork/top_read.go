@@ -16,7 +16,8 @@ import (
 
 // Bounds on what top reads.
 const (
-	topRows     = 10_000 // of a table, in each state; more are shown as at least so many
+	topRows     = 2000   // of a table, in each state but those of due rows; more are shown as at least so many
+	topRated    = 10_000 // written, and ended, within the window
 	topSample   = 1000   // dead letters and rows to be retried, to group errors
 	topGroups   = 8      // claims, errors and groups of sessions, and topics of each table; the others are counted
 	topWindow   = 10 * time.Second
@@ -355,7 +356,7 @@ func (f *topFrame) before(ctx context.Context, r survey.Reader, tables []survey.
 
 // rates adds the rates of the last seconds, and those that come from the difference to the frame before.
 func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
-	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRows)
+	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRated)
 	if f.skip("rates of "+t.Name, err) {
 		return
 	}

@@ -352,15 +352,32 @@ func (x *examination) raise(t *table, w waiting, args []string) Remedy {
 }
 
 // owedBy returns the overdue schedules of a table, and whether there may be more: those that fail at every attempt, or
-// those that are not claimed. If it finds none among many, the error says that it did not look at all of them.
+// those that are not claimed. Both are read once. If it finds none among many, the error says that it did not look at
+// all of them.
 func (x *examination) owedBy(ctx context.Context, t *table, failing bool) (list []survey.Overdue, more bool,
 	err error) {
-	list, more, err = survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxSample)
-	list = slices.DeleteFunc(list, func(s survey.Overdue) bool { return (s.Failures > 0) != failing })
+	if t.owed == nil {
+		t.owed = &owedSchedules{}
+		t.owed.list, t.owed.more, t.owed.err = survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule,
+			maxSample)
+	}
+	more, err = t.owed.more, t.owed.err
+	for _, s := range t.owed.list {
+		if (s.Failures > 0) == failing {
+			list = append(list, s)
+		}
+	}
 	if err == nil && more && len(list) == 0 {
 		err = gap{"more schedules are due than are looked at", "mend those that are found, and look again"}
 	}
 	return list, more, err
+}
+
+// owedSchedules are the schedules of a table that owe an occurrence.
+type owedSchedules struct {
+	list []survey.Overdue
+	more bool // there may be more than were looked at
+	err  error
 }
 
 func failingSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {

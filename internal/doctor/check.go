@@ -17,13 +17,17 @@ type check struct {
 	meaning  string   // what it means for the users of the system
 	remedy   string   // for the documentation; a finding contains the actual command
 	fixes    bool     // --fix may fix it
-	alone    bool     // it takes connections by itself, so that it shares no transaction with others
 	look     func(context.Context, *examination) ([]Finding, error)
 }
 
-// checks lists all checks, by family.
-var checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
-	alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks, serverChecks)
+var (
+	// checks lists all checks, by family.
+	checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
+		alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks, serverChecks)
+	// otherChecks are all but those of the schema and of the server.
+	otherChecks = slices.Concat(leaseChecks, runningChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
+		alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks)
+)
 
 // inEachTable examines the facts of one table after the other. A failure in one table does not stop the others.
 func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -71,47 +72,87 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 	if err := x.together(ctx, x.begin); err != nil {
 		return x.report, fmt.Errorf("txwork: doctor: looking at the server: %w", err)
 	}
-	for rest := checks; len(rest) > 0; {
-		n := 1
-		for !rest[0].alone && n < len(rest) && !rest[n].alone {
-			n++
-		}
-		if err := x.runSome(ctx, rest[:n]); err != nil {
-			return x.report, err
-		}
-		rest = rest[n:]
-	}
-	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int {
-		return cmp.Compare(a.Severity.rank(), b.Severity.rank())
-	})
+	err := x.runAll(ctx)
+	x.sort()
 	x.report.Took = time.Since(start)
-	return x.report, nil
+	return x.report, err
 }
 
-// runSome runs checks that share a transaction, or one alone, unless they are to be ignored.
-func (x *examination) runSome(ctx context.Context, some []check) error {
+// sort puts what was found and what was skipped in the order of the checks, and the most severe findings first.
+func (x *examination) sort() {
+	place := map[string]int{}
+	for i, c := range checks {
+		place[c.code] = i
+	}
+	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(place[a.Code], place[b.Code]))
+	})
+	slices.SortStableFunc(x.report.Skipped, func(a, b Skipped) int {
+		return cmp.Compare(place[a.Check], place[b.Check])
+	})
+}
+
+// runAll runs the checks of the schema beside the others, on a connection of their own. Where the server or the pool
+// has no second one, they run afterwards. Those of the server come first: one counts connections.
+func (x *examination) runAll(ctx context.Context) error {
+	second := *x
+	second.report.Findings, second.report.Skipped, second.report.Absent = nil, nil, nil
+	var beside sync.WaitGroup
+	ran, failed := false, error(nil)
+	err := x.runSome(ctx, serverChecks, otherChecks, func() {
+		beside.Go(func() {
+			if conn, err := x.pool.Acquire(ctx); err == nil {
+				conn.Release()
+				ran, failed = true, second.runSchema(ctx)
+			}
+		})
+	})
+	if beside.Wait(); !ran && err == nil {
+		failed = second.runSchema(ctx)
+	}
+	x.report.Absent = append(x.report.Absent, second.report.Absent...)
+	x.report.Findings = append(x.report.Findings, second.report.Findings...)
+	x.report.Skipped = append(x.report.Skipped, second.report.Skipped...)
+	return cmp.Or(err, failed)
+}
+
+// runSchema runs the checks of the schema. The first takes connections by itself, so it shares no transaction.
+func (x *examination) runSchema(ctx context.Context) error {
+	if err := x.runEach(ctx, schemaChecks[:1]); err != nil {
+		return err
+	}
+	return x.runSome(ctx, nil, schemaChecks[1:], func() {})
+}
+
+// runSome runs checks that share a transaction. It calls between after the first of them.
+func (x *examination) runSome(ctx context.Context, first, then []check, between func()) error {
 	begun := false
-	run := func(ctx context.Context) error {
+	err := x.together(ctx, func(ctx context.Context) error {
 		begun = true
-		for i, c := range some {
-			if slices.Contains(x.Ignore, c.code) {
-				continue
-			}
-			if err := ctx.Err(); errors.Is(err, context.Canceled) {
-				return err
-			}
-			x.run(ctx, &some[i])
+		if err := x.runEach(ctx, first); err != nil {
+			return err
 		}
-		return nil
-	}
-	if some[0].alone {
-		return run(ctx)
-	}
-	err := x.together(ctx, run)
+		between()
+		return x.runEach(ctx, then)
+	})
 	if !begun { // each check says that it cannot look
-		return run(ctx)
+		return cmp.Or(x.runEach(ctx, first), x.runEach(ctx, then))
 	}
 	return err
+}
+
+// runEach runs checks unless they are to be ignored.
+func (x *examination) runEach(ctx context.Context, some []check) error {
+	for i, c := range some {
+		if slices.Contains(x.Ignore, c.code) {
+			continue
+		}
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+			return err
+		}
+		x.run(ctx, &some[i])
+	}
+	return nil
 }
 
 // run runs a check and adds its findings.

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
+var templates sqltext.Files = sync.OnceValue(func() *template.Template {
+	return template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
+})
 
 // An examination is one call of Examine.
 type examination struct {
@@ -41,6 +44,7 @@ type examination struct {
 	leaders       *leaders
 	hours         *[]survey.HourOfWeek
 	vacuumHolders *holders
+	announcers    *announcers
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
 }
 

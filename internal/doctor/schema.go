@@ -27,7 +27,6 @@ var schemaChecks = []check{
 		meaning: "Workers of this version refuse the schema, fail, or read whole tables because an index is missing. " +
 			"A pending migration that they can do without is a warning.",
 		remedy: "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. `--fix` creates indexes only",
-		alone:  true,
 		look:   schemaDifferences,
 	},
 	{

@@ -51,6 +51,7 @@ type table struct {
 	rates     *survey.Rates
 	aside     *asideTopics
 	suspects  *suspects
+	owed      *owedSchedules
 
 	FiresAlarms bool // alarms fire by its rows
 

@@ -37,16 +37,41 @@ var wakeChecks = []check{
 	},
 }
 
-func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	type announcer struct {
-		PID               int32
-		Application, Role string
-		State             string
-		Silent            *float64
+// An announcer is a session that holds the lock of a table's announcer, and has been silent.
+type announcer struct {
+	Table             string // with its schema
+	PID               int32
+	Application, Role string
+	State             string
+	Silent            *float64
+}
+
+// announcers are those of all tables.
+type announcers struct {
+	list []announcer
+	err  error
+}
+
+// readAnnouncers reads the announcers, once.
+func (x *examination) readAnnouncers(ctx context.Context) ([]announcer, error) {
+	if x.announcers == nil {
+		var names []string
+		for _, t := range x.tables {
+			names = append(names, t.Schema+"."+t.Name)
+		}
+		x.announcers = &announcers{}
+		x.announcers.list, x.announcers.err = readRows[announcer](ctx, x, "announcers", nil, names,
+			x.Thresholds.Announcer.Seconds())
 	}
-	list, err := readRows[announcer](ctx, x, "announcer", nil, t.Schema+"."+t.Name+" announcer",
-		x.Thresholds.Announcer.Seconds())
+	return x.announcers.list, x.announcers.err
+}
+
+func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.readAnnouncers(ctx)
 	for _, a := range list {
+		if a.Table != t.Schema+"."+t.Name {
+			continue
+		}
 		if a.Silent == nil {
 			x.skip(ctx, x.current.code, t.Name, x.hidden(1))
 			continue
@@ -55,7 +80,7 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name,
 				a.PID, orUnknown(a.Application, a.Role), rough(seconds(*a.Silent))),
 			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state",
-				a.State, "silent_seconds", seconds(*a.Silent), "lock", t.Schema+"."+t.Name+" announcer")},
+				a.State, "silent_seconds", seconds(*a.Silent), "lock", a.Table+" announcer")},
 			Remedy: Remedy{Do: "End the session: another process then announces.",
 				SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})

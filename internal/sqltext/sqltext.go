@@ -3,10 +3,11 @@
 package sqltext
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -16,10 +17,19 @@ import (
 //go:embed lanes.sql
 var Lanes string
 
+// Files are .sql files, parsed. A program has those of many packages and renders few, so each package's are parsed when
+// one of them is first rendered.
+type Files func() *template.Template
+
+// Parse returns the files that match the patterns.
+func Parse(files embed.FS, patterns ...string) Files {
+	return sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(files, patterns...)) })
+}
+
 // Execute renders a file for readers of a migration, with its comment. The file is named without .sql.
-func Execute(t *template.Template, file string, data any) string {
+func Execute(t Files, file string, data any) string {
 	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, file+".sql", data); err != nil {
+	if err := t().ExecuteTemplate(&b, file+".sql", data); err != nil {
 		panic(err)
 	}
 	return strings.TrimSpace(b.String())
@@ -27,12 +37,12 @@ func Execute(t *template.Template, file string, data any) string {
 
 // Statement renders a file for the server: [Qualified], and without its comment lines, which are for readers of the
 // file.
-func Statement(t *template.Template, file string, data any) string {
+func Statement(t Files, file string, data any) string {
 	return Qualified(WithoutComments(Execute(t, file, data)))
 }
 
 // Inline returns a statement for the body of a function, with an expression in the place of each parameter.
-func Inline(t *template.Template, file string, data any, args ...string) string {
+func Inline(t Files, file string, data any, args ...string) string {
 	var values []string
 	for i, arg := range slices.Backward(args) { // $10 before $1
 		values = append(values, fmt.Sprintf("$%d", i+1), arg)

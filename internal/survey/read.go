@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"sync"
 	"text/template"
 	"time"
 
@@ -17,10 +18,12 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).ParseFS(sqlFiles, "sql/*.sql"))
+var templates sqltext.Files = sync.OnceValue(func() *template.Template {
+	return template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).ParseFS(sqlFiles, "sql/*.sql"))
+})
 
 // Templates returns a copy of the statements of this package, to which another package adds its own.
-func Templates() *template.Template { return template.Must(templates.Clone()) }
+func Templates() *template.Template { return template.Must(templates().Clone()) }
 
 // LockLimit is how long a statement waits for a lock.
 const LockLimit = 100 * time.Millisecond

@@ -3,7 +3,6 @@ package alarms
 import (
 	"cmp"
 	"embed"
-	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/timers"
@@ -15,7 +14,7 @@ const table = "alarms"
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // statements are the SQL statements for the table of alarms. None of them writes timers.
 type statements struct {

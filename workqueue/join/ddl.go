@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -42,8 +41,8 @@ const (
 const soon = 500 * time.Millisecond
 
 var (
-	statementTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
-	schemaTemplates    = template.Must(template.ParseFS(sqlFiles, "sql/schema/*.sql"))
+	statementTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
+	schemaTemplates    = sqltext.Parse(sqlFiles, "sql/schema/*.sql")
 )
 
 // schemaFiles are in an order in which each needs only those before it.

@@ -141,7 +141,7 @@ func Open(table *workqueue.Table) (*Joins, error) {
 		return nil, err
 	}
 	j := &Joins{table: table, view: v, statements: map[string]string{}}
-	for _, t := range statementTemplates.Templates() {
+	for _, t := range statementTemplates().Templates() {
 		file := t.Name()[:len(t.Name())-len(".sql")]
 		j.statements[file] = sqltext.Statement(statementTemplates, file, v)
 	}

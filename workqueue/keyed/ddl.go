@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"slices"
-	"text/template"
 	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -19,7 +18,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var templates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // KeyColumn is the Spec.KeyColumn of a table with keyed rows.
 const KeyColumn = "concurrency_key"

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"embed"
 	"strings"
-	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
@@ -14,8 +13,8 @@ import (
 var sqlFiles embed.FS
 
 var (
-	sqlTemplates    = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
-	schemaTemplates = template.Must(template.ParseFS(sqlFiles, "sql/schema/*.sql"))
+	sqlTemplates    = sqltext.Parse(sqlFiles, "sql/*.sql")
+	schemaTemplates = sqltext.Parse(sqlFiles, "sql/schema/*.sql")
 )
 
 // statements are a plan's own statements, in addition to those of the core.

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/txwork/txwork/internal/header"
@@ -20,7 +19,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // files are in an order in which each needs only those before it.
 var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "trim",
