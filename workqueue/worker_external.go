@@ -158,11 +158,14 @@ func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) 
 	return &of.r
 }
 
-// Unit is how many rows are handled together with the first of those that wait, and puts these in front.
-func (x *External[T]) Unit(waiting []*ExternalRow) int {
+// Unit puts together what is handled with the first of the rows that wait: others of those, which it puts in front, and
+// for each of them a run of the rows behind it in its key. Taken is how many of the waiting are in the unit. Behind takes
+// the next row of a key, which does not wait, unless it returns nil.
+func (x *External[T]) Unit(waiting []*ExternalRow, behind func(*ExternalRow) *ExternalRow) (unit []*ExternalRow,
+	taken int) {
 	b := waiting[0].d.batching
 	if b == nil {
-		return 1
+		return waiting[:1:1], 1
 	}
 	limits, n, full := b.from(waiting[0].d), 1, false
 	for i := 1; i < len(waiting) && n < limits.Limit && !full; i++ {
@@ -174,12 +177,33 @@ func (x *External[T]) Unit(waiting []*ExternalRow) int {
 			n++
 		}
 	}
-	return n
+	unit = waiting[:n:n]
+	for i := 0; i < len(unit) && len(unit) < limits.Limit && !full; i++ {
+		next := behind(unit[i])
+		if next == nil {
+			continue
+		}
+		var joins bool
+		if joins, full = limits.Accept(next.d); joins {
+			unit[i].leads(next)
+			unit = append(unit, next)
+		}
+	}
+	return unit, n
+}
+
+// leads puts a row behind this one in the run of their key.
+func (r *ExternalRow) leads(next *ExternalRow) {
+	if r.d.run == nil {
+		newRun([]*delivery{r.d})
+	}
+	r.d.run.add(next.d)
 }
 
 // Handle calls the handler of rows that [External.Unit] has put together. It calls begins before each call of the
-// handler, and ended for each row as soon as its outcome is known. It returns when all are, unless the handler ends its
-// goroutine: then the rest has its outcome as well.
+// handler, and ended for each row as soon as its outcome is known, of a run in its order. Rows behind one of their run
+// that is not done are released, whatever their handler says. It returns when all have ended, unless the handler ends
+// its goroutine: then the rest has its outcome as well.
 func (x *External[T]) Handle(unit []*ExternalRow, begins func(), ended func(*ExternalRow)) {
 	if unit[0].d.batching == nil {
 		begins()
