@@ -39,33 +39,38 @@ func TestABatchOfALogHasRunsOfItsKeys(t *testing.T) {
 			got := newLedger()
 			var longest atomic.Int64
 			var over atomic.Bool
-			f.subscriber("billing", workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}, func(r *outbox.Relay) {
-				r.HandleAllBatch(workqueue.BatchOptions{}, func(_ context.Context, b []*outbox.Delivery) ([]error, error) {
-					each, stopped, run := make([]error, len(b)), "", int64(0)
-					for i, m := range b {
-						switch isBad := m.Key == "k1" && string(m.Payload) == bad && !over.Load(); {
-						case isBad && c.call != nil && len(b) > 1:
-							return nil, c.call
-						case isBad:
-							over.Store(true)
-							each[i], stopped = c.result, m.Key
-						}
-						if m.Key == "k1" {
-							run++
-						}
+			handle := func(_ context.Context, b []*outbox.Delivery) ([]error, error) {
+				each, stopped, run := make([]error, len(b)), "", int64(0)
+				for i, m := range b {
+					switch isBad := m.Key == "k1" && string(m.Payload) == bad && !over.Load(); {
+					case isBad && c.call != nil && len(b) > 1:
+						return nil, c.call
+					case isBad:
+						over.Store(true)
+						each[i], stopped = c.result, m.Key
 					}
-					longest.Store(max(longest.Load(), run))
-					behind := false
-					for i, m := range b {
-						behind = behind || each[i] != nil
-						if !behind || m.Key != stopped {
-							got.note(m)
-						}
+					if m.Key == "k1" {
+						run++
 					}
-					return each, nil
-				})
+				}
+				longest.Store(max(longest.Load(), run))
+				behind := false
+				for i, m := range b {
+					behind = behind || each[i] != nil
+					if !behind || m.Key != stopped {
+						got.note(m)
+					}
+				}
+				return each, nil
+			}
+			o := workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}
+			f.subscriber("billing", o, func(r *outbox.Relay) {
+				r.HandleAllBatch(workqueue.BatchOptions{}, handle)
 			})
-			f.until("all are delivered", func() bool { d, _ := got.count(); return d == n-c.ends && f.drained("billing") })
+			f.until("all are delivered", func() bool {
+				d, _ := got.count()
+				return d == n-c.ends && f.drained("billing")
+			})
 			if d, calls := got.count(); d != calls || got.out > 0 || longest.Load() < 2 {
 				t.Errorf("%d messages in %d calls, %d out of order, at most %d of a key in a batch", d, calls, got.out,
 					longest.Load())
@@ -91,7 +96,8 @@ func TestABatchOfRunsHangs(t *testing.T) {
 	release := make(chan bool)
 	f.subscriber("billing", workqueue.WorkerOptions{HandlerTimeout: 100 * time.Millisecond, Concurrency: 2,
 		PollInterval: 50 * time.Millisecond}, func(r *outbox.Relay) {
-		r.HandleAllBatch(workqueue.BatchOptions{Limit: 20}, func(_ context.Context, b []*outbox.Delivery) ([]error, error) {
+		o := workqueue.BatchOptions{Limit: 20}
+		r.HandleAllBatch(o, func(_ context.Context, b []*outbox.Delivery) ([]error, error) {
 			if calls.Add(1) == 1 {
 				<-release
 				return nil, nil

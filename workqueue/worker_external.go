@@ -159,8 +159,8 @@ func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) 
 }
 
 // Unit puts together what is handled with the first of the rows that wait: others of those, which it puts in front, and
-// for each of them a run of the rows behind it in its key. Taken is how many of the waiting are in the unit. Behind takes
-// the next row of a key, which does not wait, unless it returns nil.
+// for each of them a run of the rows behind it in its key. Taken is how many of the waiting are in the unit. Behind
+// takes the next row of a key, which does not wait, unless it returns nil.
 func (x *External[T]) Unit(waiting []*ExternalRow, behind func(*ExternalRow) *ExternalRow) (unit []*ExternalRow,
 	taken int) {
 	b := waiting[0].d.batching
