@@ -2,11 +2,14 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -144,5 +147,55 @@ func TestAClaimIsOfTheTopicsOfOneConsumer(t *testing.T) {
 	}
 	if err := claim("a", "b"); err == nil || !strings.Contains(err.Error(), "consumer must be the same") {
 		t.Errorf("a claim of two consumers: %v", err)
+	}
+}
+
+// A destination that a consumer cannot reach has its messages of that topic rest, and none of another consumer. No
+// attempt is used up, and one message probes the destination.
+func TestADestinationOfOneConsumerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for _, consumer := range []string{"audit", "billing"} {
+		f.receiveMany(consumer, "orders", 20)
+	}
+	var away atomic.Bool
+	var tries atomic.Int64
+	away.Store(true)
+	for _, consumer := range []string{"audit", "billing"} {
+		o := workqueue.WorkerOptions{Concurrency: 2, PollInterval: 50 * time.Millisecond}
+		f.workerOn(f.Pool, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o}, func(w *inbox.Worker) {
+			w.HandleAll(func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
+				if consumer == "billing" && away.Load() {
+					tries.Add(1)
+					return workqueue.Unavailable(errors.New("connection refused"))
+				}
+				return effect(consumer+" "+m.MessageID)(ctx, tx)
+			})
+		})
+	}
+	const of = " FROM inbox_topic WHERE consumer = 'billing' AND topic = 'orders' AND unavailable_since IS NOT NULL"
+	f.until("it rests", func() bool { return f.count("SELECT count(*)"+of) == 1 })
+	f.until("the other consumer goes on", func() bool {
+		return f.count("SELECT count(*) FROM inbox WHERE consumer = 'audit' AND status = 2") == 20
+	})
+	f.until("nothing is in hand", func() bool { return f.count("SELECT count(*) FROM inbox WHERE status = 1") == 0 })
+	before := tries.Load()
+	f.until("the rest has grown", func() bool {
+		f.exec("UPDATE inbox_topic SET rests_until = clock_timestamp() WHERE probe IS NULL AND unavailable_since IS NOT NULL")
+		return f.count("SELECT count(*)"+of+" AND rest > '4 s'") == 1
+	})
+	if n := tries.Load() - before; n > 5 { // after rests of 0.5, 1, 2 and 4 s, and one that was under way
+		t.Errorf("%d probes", n)
+	}
+	if n := f.count("SELECT count(*) FROM inbox WHERE consumer = 'billing' AND attempts > status"); n > 0 {
+		t.Errorf("%d messages have used up an attempt", n)
+	}
+	away.Store(false)
+	f.until("everything is processed", func() bool {
+		f.exec("UPDATE inbox_topic SET rests_until = clock_timestamp() WHERE probe IS NULL AND unavailable_since IS NOT NULL")
+		return f.count("SELECT count(*) FROM inbox WHERE consumer = 'billing' AND status = 2 AND attempts = 1") == 20
+	})
+	if n := f.count("SELECT count(*) FROM effects"); n != 40 {
+		t.Errorf("%d effects of 40 messages", n)
 	}
 }

@@ -440,3 +440,29 @@ func TestErrorsAreRedactedBeforeTheyAreStored(t *testing.T) {
 	equal(t, "last error", info.LastError, "password *** refused")
 	equal(t, "history", f.history(info.ID)[0].Error, "password *** refused")
 }
+
+// A job has no destination that rests. If what it needs cannot be reached, it keeps its attempts, and runs again after
+// ten seconds at most.
+func TestADestinationOfAJobIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	var away atomic.Bool
+	away.Store(true)
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error {
+		if away.Load() {
+			return workqueue.Unavailable(errors.New("connection refused"))
+		}
+		return nil
+	}, jobs.KindOptions[mail]{})
+	id := f.enqueue(mail{To: "a"}).ID
+	f.work(jobs.WorkerOptions{})
+	f.until("it waits", func() bool {
+		return ask[bool](f, "SELECT status = 0 AND attempts = 0 AND last_error LIKE '%refused%' AND due_at BETWEEN "+
+			"clock_timestamp() + interval '1 s' AND clock_timestamp() + interval '10 s' FROM "+f.table)
+	})
+	away.Store(false)
+	f.exec("UPDATE " + f.table + " SET due_at = now()")
+	if job := f.await(id, workqueue.Done); job.Attempts != 1 {
+		t.Errorf("%+v", job)
+	}
+}

@@ -95,7 +95,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 //
 // With an order by key a batch has the messages of a key in their order. If one of them is not acknowledged, those of
 // its key behind it are delivered again, whatever their results say, see [workqueue.BatchHandler]. Wrap does not wrap
-// the handler. On a log a batch has what is ready of a page, and does not wait for more: Linger says nothing there.
+// the handler. On a log a batch is made of a page, and does not wait for more: Linger says nothing there.
 func (r *Relay) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
 	topics.HandleBatch(r.Worker, topic, o, (*Delivery).size, topics.Together(r.box.deliver, h))
 }

@@ -247,7 +247,7 @@ func TestMessagesOfALogAreDeliveredTogether(t *testing.T) {
 	f.enqueue(append(msgs, messages("single", 3)...)...)
 	var mu sync.Mutex
 	var sizes []int
-	order, alone := []string{}, 0
+	order, alone, run := []string{}, 0, 0
 	delivered := map[string]int{}
 	f.subscriber("billing", workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}, func(r *outbox.Relay) {
 		r.HandleBatch("bulk", workqueue.BatchOptions{Limit: 10}, func(_ context.Context, b []*outbox.Delivery) ([]error,
@@ -266,9 +266,7 @@ func TestMessagesOfALogAreDeliveredTogether(t *testing.T) {
 					each[i] = workqueue.RetryNow(errors.New("this one fails"))
 				}
 			}
-			if keys > 1 {
-				t.Errorf("%d messages of a key in a batch", keys)
-			}
+			run = max(run, keys)
 			for i, m := range b {
 				if each[i] == nil {
 					delivered[string(m.Payload)]++
@@ -284,8 +282,8 @@ func TestMessagesOfALogAreDeliveredTogether(t *testing.T) {
 	f.until("all are delivered", func() bool { return f.drained("billing") })
 	mu.Lock()
 	defer mu.Unlock()
-	if len(delivered) != 100 || alone != 3 {
-		t.Errorf("%d were delivered together, %d alone", len(delivered), alone)
+	if len(delivered) != 100 || alone != 3 || run < 2 {
+		t.Errorf("%d were delivered together, %d alone, at most %d of a key at once", len(delivered), alone, run)
 	}
 	for i, p := range order {
 		if p != fmt.Sprint("bulk", i) {

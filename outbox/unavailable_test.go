@@ -315,8 +315,9 @@ func (f *fixture) twoRelays(o workqueue.WorkerOptions, h outbox.Handler) {
 // lines counts log lines by their message.
 type lines struct {
 	slog.Handler
-	mu sync.Mutex
-	n  map[string]int
+	mu   sync.Mutex
+	n    map[string]int
+	loud int // those that a log has by default
 }
 
 func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
@@ -329,6 +330,9 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 		l.n = map[string]int{}
 	}
 	l.n[r.Message]++
+	if r.Level >= slog.LevelInfo {
+		l.loud++
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,4 +248,30 @@ func TestTheTableRefusesWhatNoProgramMayWrite(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+}
+
+// A timer has no destination that rests. If it cannot be reached, the timer keeps its attempts and its time, and fires
+// after ten seconds at most.
+func TestADestinationOfATimerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: f.clock().Add(-time.Hour)})
+	var away atomic.Bool
+	away.Store(true)
+	f.worker(timersOnly(), func(w *timers.Worker) {
+		w.HandleAll(func(context.Context, *timers.Delivery) error {
+			if away.Load() {
+				return workqueue.Unavailable(errors.New("connection refused"))
+			}
+			return nil
+		})
+	})
+	const waits = "status = 0 AND attempts = 0 AND fire_at < now() - interval '59 minutes' AND last_error LIKE '%refused%'"
+	f.until("it waits", func() bool {
+		return ask[bool](f, "SELECT "+waits+" AND due_at BETWEEN clock_timestamp() + interval '1 s' AND "+
+			"clock_timestamp() + interval '10 s' FROM "+f.table)
+	})
+	away.Store(false)
+	f.exec("UPDATE " + f.table + " SET due_at = now()")
+	f.until("it has fired", func() bool { return ask[bool](f, "SELECT status = 2 AND attempts = 1 FROM "+f.table) })
 }

@@ -22,24 +22,27 @@ type batchRun struct {
 }
 
 // together puts the rows in front that are handled together with the first of those that wait, and returns how many
-// they are. The others stay in their order.
-func together[R any](waiting []R, of func(R) *delivery) (n int) {
+// they are, and for what there is room beside them. The others stay in their order.
+func together[R any](waiting []R, of func(R) *delivery) (n int, room flow.Batch[*delivery]) {
 	b := of(waiting[0]).batching
 	if b == nil {
-		return 1
+		return 1, room
 	}
-	limits, full := b.from(of(waiting[0])), false
+	room = b.from(of(waiting[0]))
 	n = 1
-	for i := 1; i < len(waiting) && n < limits.Limit && !full; i++ {
-		var joins bool
-		if joins, full = limits.Accept(of(waiting[i])); joins {
+	for i := 1; i < len(waiting) && n < room.Limit; i++ {
+		joins, full := room.Accept(of(waiting[i]))
+		if full {
+			room.Limit = n
+		}
+		if joins {
 			row := waiting[i]
 			copy(waiting[n+1:i+1], waiting[n:i])
 			waiting[n] = row
 			n++
 		}
 	}
-	return n
+	return n, room
 }
 
 // handleBatch calls the handler of rows that belong together until each has an outcome, and takes the rows behind them

@@ -14,7 +14,7 @@ import (
 
 // A run is a row of an ordered key with those behind it that were claimed with it. All are handled in one batch, in
 // their order, and settled together: as far as they are done, from the first one on. What is behind a row that is not
-// done goes back, whatever became of it.
+// done goes back, whatever became of it. An [External] has runs, too, and settles what comes of them by itself.
 type run struct {
 	runName
 	rows []*delivery
@@ -22,11 +22,18 @@ type run struct {
 }
 
 func newRun(rows []*delivery) *run {
-	r := &run{rows: rows, stop: len(rows)}
-	for i, d := range rows {
-		d.run, d.settlement.run, d.settlement.place = r, &r.runName, i
+	r := &run{}
+	for _, d := range rows {
+		r.add(d)
 	}
 	return r
+}
+
+// add puts a row at the end.
+func (r *run) add(d *delivery) {
+	d.run, d.settlement.run, d.settlement.place = r, &r.runName, len(r.rows)
+	r.rows = append(r.rows, d)
+	r.stop = len(r.rows)
 }
 
 // inOrder is the outcome of a row of a run, if it would be this one by itself.

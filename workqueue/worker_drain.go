@@ -318,7 +318,7 @@ func (d *drain) runAll(rows []*delivery) (outcomes []*settlement) {
 	places := make(chan struct{}, d.concurrency)
 	var running sync.WaitGroup
 	for len(rows) > 0 {
-		n := together(rows, func(row *delivery) *delivery { return row })
+		n, _ := together(rows, func(row *delivery) *delivery { return row })
 		unit := rows[:n:n]
 		rows = rows[n:]
 		if !d.at.commits() {

@@ -153,14 +153,42 @@ func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) 
 	return &of.r
 }
 
-// Unit is how many rows are handled together with the first of those that wait, and puts these in front.
-func (x *External[T]) Unit(waiting []*ExternalRow) int {
-	return together(waiting, func(r *ExternalRow) *delivery { return r.d })
+// Unit puts together what is handled with the first of the rows that wait: others of those, which it puts in front, and
+// for each of them a run of the rows behind it in its key. Taken is how many of the waiting are in the unit. Behind
+// takes the next row of a key, which does not wait, unless it returns nil.
+func (x *External[T]) Unit(waiting []*ExternalRow, behind func(*ExternalRow) *ExternalRow) (unit []*ExternalRow,
+	taken int) {
+	taken, room := together(waiting, func(r *ExternalRow) *delivery { return r.d })
+	unit = waiting[:taken:taken]
+	for i := 0; i < len(unit) && len(unit) < room.Limit; i++ {
+		next := behind(unit[i])
+		if next == nil {
+			continue
+		}
+		joins, full := room.Accept(next.d)
+		if joins {
+			unit[i].leads(next)
+			unit = append(unit, next)
+		}
+		if full {
+			break
+		}
+	}
+	return unit, taken
+}
+
+// leads puts a row behind this one in the run of their key.
+func (r *ExternalRow) leads(next *ExternalRow) {
+	if r.d.run == nil {
+		newRun([]*delivery{r.d})
+	}
+	r.d.run.add(next.d)
 }
 
 // Handle calls the handler of rows that [External.Unit] has put together. It calls begins before each call of the
-// handler, and ended for each row as soon as its outcome is known. It returns when all are, unless the handler ends its
-// goroutine: then the rest has its outcome as well.
+// handler, and ended for each row as soon as its outcome is known, of a run in its order. Rows behind one of their run
+// that is not done are released, whatever their handler says. It returns when all have ended, unless the handler ends
+// its goroutine: then the rest has its outcome as well.
 func (x *External[T]) Handle(unit []*ExternalRow, begins func(), ended func(*ExternalRow)) {
 	if unit[0].d.batching == nil {
 		begins()

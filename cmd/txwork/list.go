@@ -98,8 +98,8 @@ func newListCommand(a *app) *cobra.Command {
 		}
 		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
 			p, err := d.list(cmd.Context(), t, o.ListOptions)
-			if err == nil && len(p.Rows) == 0 && o.Filter.Subscription != "" {
-				err = d.refuseUnknown(cmd.Context(), o.Filter.Subscription)
+			if err == nil {
+				err = d.refuseUnknown(cmd.Context(), o.Filter, len(p.Rows))
 			}
 			if err != nil {
 				return explain(err)

@@ -96,6 +96,9 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 			*part.count(&found), found.AtLeast = n, found.AtLeast || more
 		}
 	}
+	if err := d.refuseUnknown(ctx, o.filter, found.rows()); err != nil {
+		return explain(err)
+	}
 	if o.dryRun {
 		return a.printPurged(found, o.json)
 	}

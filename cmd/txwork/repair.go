@@ -211,7 +211,7 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 // report prints what was done, even if there is an error.
 func (r *repair) report(err error, asJSON bool) error {
 	a := r.db.app
-	if errors.As(err, new(operate.Refusal)) {
+	if errors.As(err, new(operate.Refusal)) || errors.As(err, new(usageError)) {
 		return explain(err) // nothing was started
 	}
 	if printErr := r.print(a, asJSON); err == nil {

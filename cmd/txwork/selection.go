@@ -104,6 +104,9 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	n, more, err := r.db.countFor(ctx, r.table, o.Selection(), s.asking)
 	o.Found(n, more)
 	r.selecting.Matched, r.selecting.AtLeast = n, more
+	if err == nil {
+		err = r.db.refuseUnknown(ctx, s.Filter, n)
+	}
 	if err != nil || s.dryRun || r.selecting.Matched == 0 {
 		return err
 	}

@@ -63,12 +63,16 @@ func shownHeaders(headers map[string]string) string {
 	return cell(strings.Join(all, " "), cellWidth)
 }
 
-// refuseUnknown refuses the name of a subscription that the log of the schema does not have.
-func (d *database) refuseUnknown(ctx context.Context, subscription string) error {
-	known, err := d.hasSubscription(ctx, subscription)
+// refuseUnknown refuses a filter that has found nothing because it names a subscription that the log of the schema does
+// not have.
+func (d *database) refuseUnknown(ctx context.Context, f operate.Filter, found int) error {
+	if f.Subscription == "" || found > 0 {
+		return nil
+	}
+	known, err := d.hasSubscription(ctx, f.Subscription)
 	if err != nil || known {
 		return err
 	}
-	return usagef("--subscription %q is not that of a subscription: %s shows which there are", subscription,
+	return usagef("--subscription %q is not that of a subscription: %s shows which there are", f.Subscription,
 		postgres.Command(d.Schema, "subscriptions", "list"))
 }

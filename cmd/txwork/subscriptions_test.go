@@ -68,6 +68,8 @@ func TestSubscriptions(t *testing.T) {
 	c.run("subscriptions", "cut", "search", "--before", "2027-03-01", "--yes").exits(exitUsage).says("--before")
 	c.run("subscriptions", "cut", "search", "--before", "2020-03-01T08:30:00Z", "--yes").ok().
 		prints("search cut: 0 lanes, 0 messages lost")
+	c.run("subscriptions", "cut", "search", "--before", "2099-03-01T08:30:00Z", "--yes").exits(exitFailure).
+		says("before is in the future", "Give a time that has been")
 	c.run("subscriptions", "cut", "search", "--yes").exits(exitUsage).says("older-than", "before")
 
 	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok().
@@ -137,14 +139,18 @@ func TestListSaysWhyADestinationIsUnavailable(t *testing.T) {
 	c.run("top", "--once").ok().prints(says)
 }
 
-// Parked messages of a subscription that does not exist are none that one could list.
+// Parked messages of a subscription that does not exist are none that one could list or decide about.
 func TestParkedMessagesOfAnUnknownSubscription(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.makeLog()
-	list := []string{"list", "outbox_log_parked", "--status", "failed", "--subscription"}
-	c.run(append(list, "audit")...).ok()
-	c.run(append(list, "audti")...).exits(exitUsage).says(`--subscription "audti" is not that of a subscription`,
-		"subscriptions list")
+	for _, command := range [][]string{{"list", "--status", "failed"}, {"redrive", "--yes"}, {"redrive", "--dry-run"},
+		{"discard", "--yes"}, {"cancel", "--yes"}, {"delete", "--yes"}, {"purge", "--failed-older-than", "1s", "--yes"},
+		{"purge", "--done-older-than", "1s", "--dry-run"}} {
+		command = append([]string{command[0], "outbox_log_parked"}, append(command[1:], "--subscription")...)
+		c.run(append(command, "audit")...).ok()
+		c.run(append(command, "audti")...).exits(exitUsage).says(`--subscription "audti" is not that of a subscription`,
+			"subscriptions list")
+	}
 }
 
 // answer runs a command with what its user says.

@@ -144,6 +144,12 @@ func unreachable(err error) bool {
 	return is && op.Op == "dial"
 }
 
+// unanswered reports whether an error of Do, which was called with ctx, says that a request had no answer. One that its
+// sender has cancelled, and one to an address that is refused, says nothing about the receiver.
+func unanswered(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !errors.Is(err, ErrPrivate)
+}
+
 // WithoutURL removes the URL from an error, since it may contain a secret.
 func WithoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {

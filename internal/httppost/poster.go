@@ -44,6 +44,7 @@ type PosterOptions struct {
 	KeyHeader      string          // default: DefaultKeyHeader
 	ForwardHeaders []string        // headers of a message that are copied to its request
 	Statuses       map[int]Verdict // override Judge
+	NoAnswer       Verdict         // Retry or Unavailable; default: Retry
 }
 
 // A Poster posts messages to one URL. It is safe for concurrent use.
@@ -65,6 +66,7 @@ type Message struct {
 func NewPoster(o PosterOptions) (*Poster, error) {
 	o.KeyHeader = cmp.Or(o.KeyHeader, DefaultKeyHeader)
 	o.ContentType = cmp.Or(o.ContentType, DefaultContentType)
+	o.NoAnswer = cmp.Or(o.NoAnswer, Retry)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -97,6 +99,9 @@ func (o PosterOptions) validate() error {
 			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry, "+
 				"Permanent and Unavailable", status, v)
 		}
+	}
+	if o.NoAnswer != Retry && o.NoAnswer != Unavailable {
+		return validate.Errorf("no answer", "is %d, it must be Retry or Unavailable", o.NoAnswer)
 	}
 	return checkValue("Content-Type", o.ContentType)
 }
@@ -132,8 +137,8 @@ func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 func (p *Poster) Close() { p.client.Close() }
 
 // Post sends a message and returns the outcome of its answer. A receiver to which no connection can be made is
-// Unavailable, unless Prepare has chosen another host: then it is the message's own. Prepare may change the request
-// before; it may be nil.
+// Unavailable, as is one that does not answer if NoAnswer says so, unless Prepare has chosen another host: then it is
+// the message's own. Prepare may change the request before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {
@@ -146,10 +151,14 @@ func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request
 		}
 	}
 	answer, err := p.client.Do(ctx, request)
-	if unreachable(err) && request.URL.Host == host {
+	own := request.URL.Host != host
+	switch {
+	case err == nil:
+	case unreachable(err) && !own:
 		return workqueue.Unavailable(fmt.Errorf("the receiver cannot be reached: %w", err))
-	}
-	if err != nil {
+	case unanswered(ctx, err) && !own && p.options.NoAnswer == Unavailable:
+		return workqueue.Unavailable(fmt.Errorf("the receiver does not answer: %w", err))
+	default:
 		return fmt.Errorf("the request failed: %w", err)
 	}
 	verdict, ruled := p.options.Statuses[answer.Status]

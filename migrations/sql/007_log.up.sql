@@ -5669,6 +5669,11 @@ BEGIN
             MESSAGE = 'before is given beside older_than',
             HINT = 'Give one of them.';
     END IF;
+    IF ($3 IS NULL OR $3 < clock_timestamp() + interval '1 minute') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'before',
+            MESSAGE = 'before is in the future',
+            HINT = 'Give a time that has been.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',

@@ -28,10 +28,10 @@
 //	no connection                not the message has failed: its topic rests, see [workqueue.Unavailable]
 //
 // Options.Statuses changes these outcomes: [Unavailable] for a status with which a proxy says that the receiver is
-// away. A Retry-After, in seconds or as a date, postpones the next attempt, by a day
-// at most. The pause is never shorter than the backoff of [workqueue.DefaultRetry]: otherwise a receiver that always
-// answers "Retry-After: 1" would use up all attempts in seconds. The error that is stored with the message contains the
-// status and the first 300 bytes of the body, and never the URL.
+// away. Options.NoAnswer does it where there is none. A Retry-After, in seconds or as a date, postpones the next
+// attempt, by a day at most. The pause is never shorter than the backoff of [workqueue.DefaultRetry]: otherwise a
+// receiver that always answers "Retry-After: 1" would use up all attempts in seconds. The error that is stored with the
+// message contains the status and the first 300 bytes of the body, and never the URL.
 //
 // # Where requests go
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses: [Done], [Retry],
-// [Permanent] or [Unavailable]. It is a uint8 whose zero value is no verdict.
+// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses, or not at all:
+// [Done], [Retry], [Permanent] or [Unavailable]. It is a uint8 whose zero value is no verdict.
 type Verdict = httppost.Verdict
 
 // The verdicts.
@@ -62,6 +62,11 @@ type Options struct {
 	// away. Default: the table in the package documentation.
 	Statuses map[int]Verdict
 
+	// NoAnswer is the outcome where a request has no answer, because its Timeout has passed or its connection broke.
+	// Unavailable is for a receiver that answers each request in time as long as it works at all, such as a broker's
+	// proxy. If a single message can take too long, its topic would rest because of it. Default: [Retry].
+	NoAnswer Verdict
+
 	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of
 	// other special uses. Set it if others choose the URL. It turns off proxies.
 	PublicOnly bool
@@ -94,6 +99,7 @@ func NewPoster(o Options) (*Poster, error) {
 		KeyHeader:      o.KeyHeader,
 		ForwardHeaders: o.ForwardHeaders,
 		Statuses:       o.Statuses,
+		NoAnswer:       o.NoAnswer,
 	})
 	if err != nil {
 		return nil, err

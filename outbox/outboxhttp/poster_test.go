@@ -179,6 +179,36 @@ func TestReceiversThatDoNotAnswer(t *testing.T) {
 	}
 }
 
+// Where no answer means that the receiver is away, it costs no attempt, unless the request never went to it.
+func TestNoAnswerThatMeansUnavailable(t *testing.T) {
+	f := newFixture(t)
+	gone := make(chan bool)
+	slow, _ := receiver(t, func(http.ResponseWriter, *http.Request) { <-gone })
+	defer close(gone)
+	broken, _ := receiver(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	refusing, _ := receiver(t, answering(http.StatusServiceUnavailable))
+	chosen := func(r *http.Request, _ *outbox.Delivery) error {
+		r.URL.Host = strings.TrimPrefix(broken, "http://")
+		return nil
+	}
+	for name, c := range map[string]struct {
+		o        outboxhttp.Options
+		attempts int
+	}{
+		"slow":                   {outboxhttp.Options{URL: slow, Timeout: 50 * time.Millisecond}, 0},
+		"broken":                 {outboxhttp.Options{URL: broken}, 0},
+		"not a public":           {outboxhttp.Options{URL: slow, PublicOnly: true}, 1},
+		"chosen for the message": {outboxhttp.Options{URL: slow, Prepare: chosen}, 1},
+		"answers":                {outboxhttp.Options{URL: refusing}, 1},
+	} {
+		c.o.NoAnswer = outboxhttp.Unavailable
+		if r := f.deliver(outbox.Message{Topic: name}, c.o); r.status != workqueue.Ready || r.attempts != c.attempts ||
+			c.attempts == 0 && !strings.Contains(r.lastError, "the receiver does not answer") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // A receiver that Prepare has chosen is the message's own: if nothing listens there, its topic does not rest.
 func TestAReceiverOfAMessageThatCannotBeReached(t *testing.T) {
 	f := newFixture(t)
@@ -205,6 +235,7 @@ func TestPostersThatCannotWork(t *testing.T) {
 		"header Authorization has a line":    {URL: url, Header: http.Header{"Authorization": {"hunter2\r\nX: y"}}},
 		"header Content-Type has a line":     {URL: url, ContentType: "a\n"},
 		"statuses map 100":                   {URL: url, Statuses: map[int]outboxhttp.Verdict{100: outboxhttp.Done}},
+		"no answer is 1":                     {URL: url, NoAnswer: outboxhttp.Done},
 		"statuses map 200 to 9":              {URL: url, Statuses: map[int]outboxhttp.Verdict{200: 9}},
 		"public only cannot be kept to with": {URL: url, PublicOnly: true, Transport: http.DefaultTransport},
 	} {

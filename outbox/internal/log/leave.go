@@ -27,10 +27,13 @@ func (p *page) abandonHung(now time.Time) {
 			if m.unit != u {
 				continue
 			}
+			row.Cancel(workqueue.ErrLeaseLost) // a call that fails is not halved any more
+			if m.ended {                       // with one before it in its key
+				continue
+			}
 			p.logger.LogAttrs(context.Background(), slog.LevelError, "message is parked because its handler hangs",
 				slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", reason))
 			p.fail(row.Place, Failure{Error: reason, Delay: Seconds(p.Backoff.Delay(1))})
-			row.Cancel(workqueue.ErrLeaseLost) // a call that fails is not halved any more
 		}
 	}
 }

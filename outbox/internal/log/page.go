@@ -22,6 +22,7 @@ const extendAgain = time.Second
 type message struct {
 	*Read
 	place  int
+	before *message // of its key
 	next   *message // of its key
 	unit   *unit    // that has it
 	ended  bool     // handled, or to be parked
@@ -58,8 +59,8 @@ func (m *message) passed() Passed {
 	return Passed{m.Read, end}
 }
 
-// A page is what the relay has in hand of a lane. Its messages are handled at once, those of a key one after the other.
-// What has ended is settled from the beginning.
+// A page is what the relay has in hand of a lane. Its messages are handled at once, those of a key one after the other,
+// or as a run in one batch. What has ended is settled from the beginning.
 //
 // One goroutine, that of run, settles, renews and watches. Those of handlers take what is ready by themselves, and wake
 // it when there is something to do for it.
@@ -103,7 +104,7 @@ func newPage(h *hand, read Page) *page {
 			last[m.Key] = m
 		}
 		if m.HasKey && before != nil {
-			before.next = m
+			m.before, before.next = before, m
 		} else {
 			p.makeReady(i)
 		}

@@ -166,12 +166,14 @@ func (view) RefusesStrangers(isKnown string) string {
 // maxDelayDigits are those of the whole seconds of a delay: three years.
 const maxDelayDigits = 8
 
-// RefusesOlderThan refuses an age, unless there is a time in its place.
+// RefusesOlderThan refuses an age, unless there is a time in its place, which has been.
 func (view) RefusesOlderThan(age, before string) string {
 	return sqltext.RefuseUnless(fmt.Sprintf("%s >= interval '0' OR %s IS NOT NULL", age, before), "older_than",
 		"must not be NULL or negative", "Give the age beyond which messages may be lost, or before, a time.") + "\n    " +
 		sqltext.RefuseUnless(fmt.Sprintf("%s IS NULL OR %s IS NULL", age, before), "before",
-			"is given beside older_than", "Give one of them.")
+			"is given beside older_than", "Give one of them.") + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s < clock_timestamp() + interval '%[2]s'", before,
+			clockSkew), "before", "is in the future", "Give a time that has been.")
 }
 
 // RefusesAge refuses a retention.

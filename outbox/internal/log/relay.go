@@ -33,7 +33,9 @@ type Handlers interface {
 	Take(place int, m *Read) *workqueue.ExternalRow
 	// Refuse says why there is nothing to hand out until it is called with nil.
 	Refuse(why error)
-	Unit(waiting []*workqueue.ExternalRow) int
+	// Unit puts together what is handled with the first one that waits, see [workqueue.External].
+	Unit(waiting []*workqueue.ExternalRow, behind func(*workqueue.ExternalRow) *workqueue.ExternalRow) (
+		unit []*workqueue.ExternalRow, taken int)
 	Handle(unit []*workqueue.ExternalRow, begins func(), ended func(*workqueue.ExternalRow))
 	Logger() *slog.Logger
 }

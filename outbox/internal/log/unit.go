@@ -51,16 +51,25 @@ func (p *page) next(now time.Time) *unit {
 	if n == 0 {
 		return nil
 	}
-	n = p.handlers.Unit(p.ready[:n])
-	u := &unit{rows: p.ready[:n:n]}
+	rows, taken := p.handlers.Unit(p.ready[:n], p.behind)
+	u := &unit{rows: rows}
 	u.begins()
-	p.ready = p.ready[n:]
+	p.ready = p.ready[taken:]
 	p.units[u] = true
 	for _, row := range u.rows {
 		p.high = max(p.high, row.Place+1)
 		p.messages[row.Place].unit = u
 	}
 	return u
+}
+
+// behind takes the message behind another one in its key, for the same batch; nil: none may be handed out.
+func (p *page) behind(row *workqueue.ExternalRow) *workqueue.ExternalRow {
+	m := p.messages[row.Place].next
+	if m == nil || m.unit != nil || m.place >= p.limit {
+		return nil
+	}
+	return p.handlers.Take(m.place, m.Read)
 }
 
 // serve handles a unit, and then others for as long as the page has some, in the place that was taken.
@@ -119,11 +128,18 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 		return
 	}
 	defer p.passEnded()
-	p.messages[place].unit, p.messages[place].last = nil, end
+	m := &p.messages[place]
+	m.unit = nil
+	if m.ended { // it is parked with one before it in its key
+		return
+	}
+	m.last = end
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
 	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
-		p.makeReady(place)
+		if m.before == nil || m.before.ended {
+			p.makeReady(place)
+		}
 		return
 	case workqueue.RowAbandoned:
 		p.fail(place, f)
@@ -137,13 +153,11 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 		p.fail(place, f)
 		return
 	case workqueue.RowCancelled:
-		m := &p.messages[place]
 		p.logger.LogAttrs(context.Background(), slog.LevelInfo, "message was cancelled by its handler",
 			slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", end.Error))
 	}
-	m := &p.messages[place]
 	m.ended = true
-	if m.next != nil {
+	if m.next != nil && m.next.unit == nil { // it is not in the same batch
 		p.makeReady(m.next.place)
 	}
 }

@@ -607,6 +607,7 @@ func TestWhatVerbsRefuse(t *testing.T) {
 		"change('s', NULL, NULL, 0)": "lanes", "change('s', NULL, NULL, 65)": "lanes",
 		"cut('unknown', '1 hour')": "name", "cut('s', NULL)": "older_than", "cut('s', '-1 hour')": "older_than",
 		"cut('s')": "older_than", "cut('s', '1 hour', now())": "before",
+		"cut('s', before => now() + interval '1 hour')": "before", "cut('s', before => 'infinity')": "before",
 		"lag(0)": "most",
 	} {
 		_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_"+call)

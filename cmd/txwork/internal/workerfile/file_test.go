@@ -47,6 +47,7 @@ func TestAWholeFile(t *testing.T) {
 	        url: https://${HOST}/orders
 	        headers: {Authorization: "Bearer ${TOKEN}"}
 	        statuses: {404: retry, 409: done}
+	        no_answer: unavailable
 	      max_attempts: 3
 	      retry: {base: 5s}
 	    "*": {exec: cat}
@@ -234,6 +235,8 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		`},
 		{"statuses", `jobs: {kinds: {k: {http: {url: "http://h/", statuses: {100: done}}}}}`,
 			`worker.yaml:1:56: jobs.kinds.k.http.statuses.100: is no status: want 200 to 599`},
+		{"no answer", `jobs: {kinds: {k: {http: {url: "http://h/", no_answer: done}}}}`,
+			`worker.yaml:1:45: jobs.kinds.k.http.no_answer: is "done": want one of retry, unavailable`},
 		{"headers", `jobs: {kinds: {k: {http: {url: "http://h/", headers: {Host: x}}}}}`,
 			`worker.yaml:1:20: jobs.kinds.k.http: header Host is the connection's own`},
 		{"priorities", `jobs: {queues: {q: {priorities: [urgent]}}, kinds: {k: {exec: cat}}}`,

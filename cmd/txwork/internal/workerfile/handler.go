@@ -115,6 +115,9 @@ func Shell(command string) []string { return []string{"sh", "-c", command} }
 var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry,
 	"permanent": httppost.Permanent, "unavailable": httppost.Unavailable}
 
+// noAnswers are what it can mean that there is no answer.
+var noAnswers = map[string]httppost.Verdict{"retry": httppost.Retry, "unavailable": httppost.Unavailable}
+
 func (s *sections) name(v value, field, name string, limit int) {
 	s.refuse(v, input.Name(field, name, limit))
 }
@@ -243,6 +246,7 @@ func (s *sections) http(v value) *httppost.Poster {
 		"forward_headers": s.texts(&o.ForwardHeaders),
 		"timeout":         s.duration(&o.Timeout, time.Millisecond, time.Hour),
 		"public_only":     s.boolean(&o.PublicOnly),
+		"no_answer":       choice(s.reader, &o.NoAnswer, noAnswers),
 		"statuses": func(v value) {
 			s.each(v, func(name string, v value) {
 				var verdict httppost.Verdict
