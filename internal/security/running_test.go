@@ -142,8 +142,8 @@ func (f *fixture) isInUse(want string, err error) {
 	}
 }
 
-// Roles are applied by several at once, for the same schema and for two, and beside migrations: each of them ends, or says
-// that it is to be run again.
+// Roles are applied by several at once, for the same schema and for two, and beside migrations: each of them ends, or
+// says that it is to be run again.
 func TestRolesAreAppliedByManyAtOnce(t *testing.T) {
 	f := newRunning(t)
 	other := pgtest.New(t)

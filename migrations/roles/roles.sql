@@ -164,7 +164,7 @@ BEGIN
 END
 $txwork$;
 {{- end}}
-{{- /* Roles belong to the whole server, and may be made for other schemas and in other databases at the same time. */ -}}
+{{- /* Roles belong to the whole server, and may be made for other schemas and databases at the same time. */ -}}
 {{- define "elsewhere"}}
 EXCEPTION WHEN unique_violation OR duplicate_object OR internal_error THEN -- as: tuple concurrently updated
     RAISE EXCEPTION 'another session makes or changes the same roles: %', SQLERRM
