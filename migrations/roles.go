@@ -184,6 +184,9 @@ func (p rolePrinter) Name(role string) string { return p.Prefix + "_" + role }
 // LockTimeout is how long a statement waits for the lock of a table, as in migrations.
 func (rolePrinter) LockTimeout() time.Duration { return DefaultLockTimeout }
 
+// SchemaLock is the lock of migrations. It is not waited for in the server, as these do not.
+func (p rolePrinter) SchemaLock() int64 { return newSchemaLock(p.Schema, nil).id }
+
 func (p rolePrinter) Role(role string) string { return `"` + p.Name(role) + `"` }
 
 // Users returns the roles that use the tables without owning them.

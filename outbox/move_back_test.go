@@ -301,6 +301,67 @@ func TestMessagesOfAnotherTimeMoveBack(t *testing.T) {
 	}
 }
 
+// Whoever has written to one of the tables and then writes to another is not cancelled as a deadlock with a switch that
+// has locked that one: the switch lets it pass, however long it may wait.
+func TestASwitchLetsWritersPass(t *testing.T) {
+	t.Parallel()
+	once := inKey("", "2")
+	once.DedupKey = "d"
+	for name, c := range map[string]struct {
+		prepare func(*testing.T) *fixture
+		first   func(*fixture, workqueue.Tx) error // uses the table
+		table   string
+		second  func(*fixture, workqueue.Tx) error
+		change  func(*fixture) error
+	}{
+		"to the log": {newMoving, func(f *fixture, tx workqueue.Tx) error {
+			return f.opened(outbox.Rows).Resume(f.Context(), tx, "t")
+		}, "outbox_topic", func(f *fixture, tx workqueue.Tx) error {
+			_, err := f.opened(outbox.Rows).Enqueue(f.Context(), tx, once)
+			return err
+		}, func(f *fixture) error {
+			_, err := f.box.Move(f.Context(), f.Pool, outbox.MoveOptions{Subscription: "main", LockTimeout: patience})
+			return err
+		}},
+		"back": {newMoved, func(f *fixture, tx workqueue.Tx) error {
+			_, err := f.opened(outbox.Log).Enqueue(f.Context(), tx, inKey("", "1"))
+			return err
+		}, "outbox_log", func(f *fixture, tx workqueue.Tx) error {
+			_, err := f.opened(outbox.Log).Enqueue(f.Context(), tx, once)
+			return err
+		}, func(f *fixture) error {
+			_, err := f.box.MoveBack(f.Context(), f.Pool, outbox.MoveBackOptions{LockTimeout: patience})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := c.prepare(t)
+			held, err := f.Pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = held.Rollback(context.Background()) })
+			if err := c.first(f, workqueue.Pgx(held)); err != nil {
+				t.Fatal(err)
+			}
+			moved := make(chan error, 1)
+			go func() { moved <- c.change(f) }()
+			f.until("the switch waits", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.Schema+"."+c.table) })
+			pgtest.Pass(1200 * time.Millisecond) // its own look for deadlocks is over
+			if err := c.second(f, workqueue.Pgx(held)); err != nil {
+				t.Errorf("who has written before is refused: %v", err)
+			}
+			if err := held.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := receive(t, moved); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Of two who move the outbox back at once, the second has nothing to do.
 func TestTwoMoveBackAtOnce(t *testing.T) {
 	t.Parallel()

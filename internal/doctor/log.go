@@ -65,9 +65,6 @@ var logChecks = []check{
 	},
 }
 
-// maxLanes is how many lanes a subscription can have.
-const maxLanes = 64
-
 // untrimmed is how old messages may be that all have passed: they are kept for a week, and removed by the day.
 const untrimmed = 9 * 24 * time.Hour
 
@@ -285,7 +282,7 @@ func (l *logTable) faster(x *examination, s *survey.Subscription) Remedy {
 // widen is the command that says what it repeats to double the lanes of a subscription while its consumers run: all go
 // back to one place that none of them has passed, with a minute to spare until somebody runs it.
 func (l *logTable) widen(x *examination, s *survey.Subscription) string {
-	return x.command("subscriptions", "change", s.Name, "--lanes", fmt.Sprint(min(2*len(s.Lanes), maxLanes)),
+	return x.command("subscriptions", "change", s.Name, "--lanes", fmt.Sprint(min(2*len(s.Lanes), postgres.LogLanes)),
 		"--replay-from", fmt.Sprintf("%.0fm", math.Ceil(s.Age()/60)+1), "--dry-run")
 }
 

@@ -39,6 +39,9 @@ var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": 
 // a schema has only if it was named.
 const LogTable = "outbox_log"
 
+// LogLanes is how many lanes a subscription of a log can have.
+const LogLanes = 64
+
 const logDomain = "log"
 
 // IsLog tells whether an object belongs to the domain log.

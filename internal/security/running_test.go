@@ -142,6 +142,63 @@ func (f *fixture) isInUse(want string, err error) {
 	}
 }
 
+// Roles are applied by several at once, for the same schema and for two, and beside migrations: each of them ends, or
+// says that it is to be run again.
+func TestRolesAreAppliedByManyAtOnce(t *testing.T) {
+	f := newRunning(t)
+	other := pgtest.New(t)
+	prefix := "r_" + strings.ToLower(rand.Text())
+	f.prefix = prefix
+	t.Cleanup(func() {
+		also := &fixture{t: t, db: other, prefix: prefix}
+		for _, name := range []string{"operator", "viewer", "worker", "producer", "migrator", "owner"} {
+			_, _ = other.Pool.Exec(context.Background(), "DROP OWNED BY "+also.role(name)+" CASCADE")
+		}
+		f.dropRoles()
+	})
+	text, err := migrations.SQL(migrations.FileOptions{Schema: other.Schema, Domains: migrations.Domains()})
+	must(t, err)
+	other.Define(t, text)
+	texts := make([]string, 2)
+	for i, db := range []*pgtest.DB{f.db, other} {
+		texts[i], err = migrations.Roles(migrations.RoleOptions{Schema: db.Schema, Prefix: prefix,
+			Domains: migrations.Domains()})
+		must(t, err)
+	}
+	ended := make(chan error)
+	const n = 6
+	for i := range n {
+		go func() {
+			ended <- f.repeated(t.Context(), func(ctx context.Context) error {
+				conn, err := pgx.Connect(ctx, f.db.URL)
+				if err != nil {
+					return err
+				}
+				defer conn.Close(context.WithoutCancel(ctx))
+				_, err = conn.Exec(ctx, texts[i%2])
+				return err
+			})
+		}()
+	}
+	go func() {
+		m, err := migrations.New(f.db.Pool, migrations.Options{Schema: f.db.Schema, Logger: quiet.Logger})
+		if err == nil {
+			_, err = m.Up(t.Context())
+		}
+		ended <- err
+	}()
+	for range n + 1 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, table := range []string{"outbox", "outbox_log"} {
+		if !ask[bool](f, "SELECT has_table_privilege($1, $2, 'SELECT')", f.role("viewer"), table) {
+			t.Errorf("the viewer may not read %s", table)
+		}
+	}
+}
+
 // A system is an application with its own roles: it writes rows, a log and jobs in one transaction, and serves them.
 type system struct {
 	*fixture

@@ -4,7 +4,8 @@
 -- It can be repeated: it revokes and grants anew the rights of the roles on these objects. It touches nothing else.
 --
 -- It begins and commits its own transactions, so that applications and workers can go on. It locks one table at a time,
--- and waits for it no longer than {{.LockTimeout}}. After an error of a lock, what it has done stays: run it again.
+-- and waits for it, and for others who run it or migrations, no longer than {{.LockTimeout}}. After an error of a lock,
+-- what it has done stays: run it again.
 --
 -- {{.Name "owner"}} owns the tables, functions and domains. It cannot log in.
 -- {{.Name "migrator"}} changes the schema: it is a member of the owner and acts as the owner from its login on.
@@ -35,6 +36,7 @@ BEGIN
     IF NOT pg_has_role(current_user, '{{.Name "owner"}}', 'MEMBER') THEN
         GRANT {{.Role "owner"}} TO CURRENT_USER; -- only a member can change an object's owner to it
     END IF;
+{{- template "elsewhere"}}
 END
 $txwork$;
 
@@ -76,6 +78,7 @@ BEGIN
         END IF;
         EXECUTE format('GRANT {{.Role "owner"}} TO %I', former);
     END LOOP;
+{{- template "elsewhere"}}
 END
 $txwork$;
 COMMIT;
@@ -148,4 +151,22 @@ COMMIT;
 BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '{{.LockTimeout}}';
+DO $txwork$
+BEGIN
+    FOR attempt IN 1..30 LOOP
+        IF pg_try_advisory_xact_lock({{.SchemaLock}}) THEN
+            RETURN;
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+    RAISE EXCEPTION 'roles or migrations of schema {{.Schema}} are under way in another session'
+        USING ERRCODE = 'lock_not_available', HINT = 'Run this SQL again when that has ended.';
+END
+$txwork$;
+{{- end}}
+{{- /* Roles belong to the whole server, and may be made for other schemas and databases at the same time. */ -}}
+{{- define "elsewhere"}}
+EXCEPTION WHEN unique_violation OR duplicate_object OR internal_error THEN -- as: tuple concurrently updated
+    RAISE EXCEPTION 'another session makes or changes the same roles: %', SQLERRM
+        USING ERRCODE = 'lock_not_available', HINT = 'Run this SQL again when that has ended.';
 {{- end}}

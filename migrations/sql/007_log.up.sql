@@ -3761,6 +3761,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    ELSIF is_ended IS NULL THEN -- there is no tick, or it is hidden from the owner
+        IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass) THEN
+            RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
     END IF;
     -- The look takes longer than the rest.
     IF pg_catalog.random() OPERATOR(pg_catalog.<) 0.002::pg_catalog.float8 THEN
@@ -4316,7 +4322,7 @@ AS $txwork$
 BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_later" AS l
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass) OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_later" AS l
         WHERE l.due_at OPERATOR(pg_catalog.<=) pg_catalog.now()) THEN
         BEGIN
             PERFORM "{{schema}}"."outbox_log_append_due"(1000);
@@ -5101,7 +5107,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unavailable"(text, uuid, text) FROM PUBLIC;
 
 -- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
--- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
+-- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only, and leaves those
+-- that somebody has locked: its caller may have the lock of the tickers.
 CREATE FUNCTION "{{schema}}"."outbox_log_outlived"(retention interval, most integer) RETURNS "{{schema}}"."outbox_log_seen"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5147,7 +5154,9 @@ BEGIN
     SELECT max(o.n) INTO own.last
     FROM (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n LIMIT $2) AS o
     WHERE o.at <= clock_timestamp() - $1;
-    DELETE FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n < own.last;
+    DELETE FROM "{{schema}}"."outbox_log_tick" AS t
+    USING (SELECT o.n FROM "{{schema}}"."outbox_log_tick" AS o WHERE o.n < own.last FOR UPDATE SKIP LOCKED) AS o
+    WHERE t.n = o.n;
     SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n = own.last;
     RETURN own.seen;
 END
@@ -5262,6 +5271,18 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_0"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_1"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_2"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_3"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_4"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_5"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_6"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_7"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_0 or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -5331,7 +5352,8 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
 -- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
--- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. It
+-- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. If
+-- ticks are left that are old enough, it says that it has done as much as it may, so that its caller goes on. It
 -- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they remove
 -- nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
@@ -5377,10 +5399,15 @@ BEGIN
             PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
         true);
-            RETURN freed + 1;
+            freed := own.freed + 1;
+            EXIT;
         END IF;
     END LOOP;
-    RETURN freed;
+    IF (SELECT t.at FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > own.old.n ORDER BY t.n LIMIT 1)
+        <= clock_timestamp() - interval '7 days' THEN
+        freed := greatest(own.freed, $1);
+    END IF;
+    RETURN own.freed;
 END
 $txwork$;
 
@@ -5420,6 +5447,13 @@ BEGIN
             MESSAGE = 'a rebase needs READ COMMITTED, and triggers that run',
             HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
+    SELECT s.shift INTO own.moved FROM "{{schema}}"."outbox_log_state" AS s;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) IS NOT TRUE THEN
+        RETURN own.moved;
+    END IF; -- where it is not needed, nobody waits for it
     LOCK TABLE "{{schema}}"."outbox_log_dedup" IN ACCESS EXCLUSIVE MODE; -- in the order of producers
     LOCK TABLE "{{schema}}"."outbox_log_later" IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE "{{schema}}"."outbox_log" IN ACCESS EXCLUSIVE MODE;
@@ -5779,11 +5813,13 @@ BEGIN
         moves := true;
     END IF;
     UPDATE "{{schema}}"."outbox_log_subscription" AS s
-    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE nullif($3, '{}') END, lanes = coalesce($4, s.lanes)
+    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE nullif($3, '{}') END, lanes = coalesce($4, s.lanes),
+        (topics, prefixes) = (
+            SELECT CASE WHEN $2 IS NULL THEN s.topics ELSE w.topics END,
+                CASE WHEN $2 IS NULL THEN s.prefixes ELSE w.prefixes END
+            FROM (SELECT CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END) AS w (topics, prefixes))
     WHERE s.name = $1;
-    UPDATE "{{schema}}"."outbox_log_subscription" AS s SET (topics, prefixes) = (CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END)
-    WHERE s.name = $1 AND $2 IS NOT NULL;
     RETURN QUERY
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
@@ -6002,6 +6038,18 @@ BEGIN
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_0"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_1"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_2"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_3"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_4"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_5"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_6"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_7"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_0 or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
@@ -6372,7 +6420,47 @@ BEGIN
     IF own.successor IS NULL THEN
         hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
-            LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+            DECLARE
+        tables CONSTANT text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        patience CONSTANT interval := current_setting('lock_timeout');
+        began CONSTANT timestamptz := clock_timestamp();
+        in_use text;
+        until timestamptz;
+    BEGIN
+        LOOP
+            BEGIN
+                IF in_use IS NOT NULL THEN
+                    PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
+                        ELSE current_setting('lock_timeout') END, true);
+                    EXECUTE (
+                        SELECT CASE c.relkind
+                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
+                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
+                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                END IF;
+                until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
+                FOREACH in_use IN ARRAY tables LOOP
+                    PERFORM set_config('lock_timeout', greatest(1,
+                        ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
+                    EXECUTE (
+                        SELECT CASE c.relkind
+                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
+                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
+                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                END LOOP;
+                EXIT;
+            EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
+                IF patience > interval '0' AND clock_timestamp() - began >= patience THEN
+                    RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+                        MESSAGE = format('%s was in use for more than %s', in_use, current_setting('lock_timeout')),
+                        HINT = 'Do it again when that has ended: nothing of it was done.';
+                END IF;
+            END;
+            PERFORM pg_sleep(0.1 * random());
+        END LOOP;
+        PERFORM set_config('lock_timeout', (extract(epoch FROM patience) * 1000)::bigint::text, true);
+    END;
+    PERFORM set_config('lock_timeout', '200ms', true);
             SELECT s.successor INTO own.successor FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         END IF;
     END IF;
@@ -6865,14 +6953,53 @@ BEGIN
         known := ARRAY(SELECT k.message_id FROM "{{schema}}"."outbox_log_parked" AS k WHERE (k.completed_at IS NULL OR k.failed_at IS NOT NULL AND k.cancelled_at IS NULL));
         SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
         FROM "{{schema}}"."outbox_log_dedup" AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
-        LOCK TABLE "{{schema}}"."outbox", "{{schema}}"."outbox_topic", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later", "{{schema}}"."outbox_log" IN SHARE ROW EXCLUSIVE MODE;
+        DECLARE
+        tables CONSTANT text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_parked"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        patience CONSTANT interval := current_setting('lock_timeout');
+        began CONSTANT timestamptz := clock_timestamp();
+        in_use text;
+        until timestamptz;
+    BEGIN
+        LOOP
+            BEGIN
+                IF in_use IS NOT NULL THEN
+                    PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
+                        ELSE current_setting('lock_timeout') END, true);
+                    EXECUTE (
+                        SELECT CASE c.relkind
+                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
+                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
+                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                END IF;
+                until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
+                FOREACH in_use IN ARRAY tables LOOP
+                    PERFORM set_config('lock_timeout', greatest(1,
+                        ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
+                    EXECUTE (
+                        SELECT CASE c.relkind
+                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
+                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
+                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                END LOOP;
+                EXIT;
+            EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
+                IF patience > interval '0' AND clock_timestamp() - began >= patience THEN
+                    RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+                        MESSAGE = format('%s was in use for more than %s', in_use, current_setting('lock_timeout')),
+                        HINT = 'Do it again when that has ended: nothing of it was done.';
+                END IF;
+            END;
+            PERFORM pg_sleep(0.1 * random());
+        END LOOP;
+        PERFORM set_config('lock_timeout', (extract(epoch FROM patience) * 1000)::bigint::text, true);
+    END;
+    PERFORM set_config('lock_timeout', '200ms', true);
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM "{{schema}}"."outbox_log_state" AS s) THEN
             RETURN 0; -- somebody else has moved it meanwhile
         END IF;
         PERFORM FROM "{{schema}}"."outbox_log_subscription" AS s FOR UPDATE;
         PERFORM FROM "{{schema}}"."outbox_log_position" AS p ORDER BY p.lane FOR UPDATE;
-        LOCK TABLE "{{schema}}"."outbox_log_parked" IN SHARE ROW EXCLUSIVE MODE;
         hindrance := "{{schema}}"."outbox_log_back_hindrance"($1);
     END IF;
     IF own.hindrance IS NOT NULL THEN

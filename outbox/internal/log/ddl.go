@@ -9,6 +9,7 @@ import (
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -52,7 +53,7 @@ const MaxPage = 10_000
 
 const (
 	maxName  = 48 // characters of a subscription's name
-	maxLanes = 64
+	maxLanes = postgres.LogLanes
 	maxError = 10_000 // characters of an error that a settle records
 
 	// Slots are a ring of days: a week of messages, the day in which a transaction of yesterday may still write, and
@@ -263,8 +264,26 @@ func (v view) SeesAll() string {
 		v.Parked())
 }
 
+// SeesSlots refuses roles that do not see all rows of the partitions, which may have policies of their own.
+func (v view) SeesSlots() string {
+	slots := make([]string, len(v.EachSlot()))
+	for i, n := range v.EachSlot() {
+		slots[i] = v.Slot(n)
+	}
+	return sqltext.SeesAll(slots...)
+}
+
 // SeesLater refuses roles that do not see all that is scheduled.
 func (v view) SeesLater() string { return sqltext.SeesAll(v.Named("later"), v.Named("dedup")) }
+
+// HidesLater is the condition that the role does not see all that is scheduled, for a procedure without a search_path.
+func (v view) HidesLater() string { return sqltext.Hides(v.Named("later")) }
+
+// HidesTicks is the condition that it does not see all ticks.
+func (v view) HidesTicks() string { return sqltext.Hides(v.Named("tick")) }
+
+// RefusesPart refuses a role because of that.
+func (v view) RefusesPart() string { return sqltext.Refuse(v.Log()) }
 
 // Restored says that the ids of transactions began again, and RebaseHint what to do then.
 func (v view) Restored() string {

@@ -219,3 +219,15 @@ func (f *fixture) bin() string {
 	f.Helper()
 	return value[string](f, f.Pool, "SELECT setting FROM pg_config WHERE name = 'BINDIR'")
 }
+
+// Where ids have not begun again, a rebase changes nothing, and waits for nobody who writes.
+func TestARebaseThatIsNotNeeded(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.append(f.begin(), "m")
+	tx := f.begin()
+	f.exec(tx, "SET LOCAL lock_timeout = '1s'")
+	if shift := value[int64](f, tx, "SELECT "+f.name+"_rebase()"); shift != 0 {
+		t.Errorf("the shift is %d", shift)
+	}
+}

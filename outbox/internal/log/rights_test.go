@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/outbox/internal/log"
 )
 
 // as makes a role with rights on everything in the schema, and a pool of its sessions.
@@ -140,4 +141,76 @@ func TestACallerMayNotBeIdleForEver(t *testing.T) {
 	if got := value[string](f, f.Pool, "SELECT current_setting('idle_in_transaction_session_timeout')"); got != "0" {
 		t.Errorf("after the transaction, a session may be idle for %s, want for ever", got)
 	}
+}
+
+// Who ticks has everything appended that is due, whatever of it row-level security hides from its own role.
+func TestATickAppendsWhatItsRoleDoesNotSee(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	role := f.as(allRights)
+	f.schedule(f.Pool, "", "due", time.Minute)
+	f.passTime(time.Hour)
+	f.exec(f.Pool, "ALTER TABLE "+f.name+"_later ENABLE ROW LEVEL SECURITY")
+	f.exec(role, "CALL "+f.name+"_tick()")
+	f.want("still scheduled", f.scheduled())
+	f.want("s", f.drain("s", 10), "due")
+}
+
+// owned is a log whose owner is no superuser, so that FORCE ROW LEVEL SECURITY hides rows from it.
+func owned(t *testing.T) (f *fixture, owner *pgxpool.Pool) {
+	t.Helper()
+	db := pgtest.New(t)
+	up, _, err := log.DDL(db.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Define(t, up)
+	f = &fixture{T: t, DB: db, name: db.Schema + ".outbox_log"}
+	owner = f.as("GRANT ALL ON SCHEMA {schema} TO {role}")
+	for _, sql := range value[[]string](f, f.Pool, `SELECT array_agg(format(o.sql, o.name, $2::text))
+		FROM (
+			SELECT 'ALTER TABLE %s OWNER TO %I', c.oid::regclass::text FROM pg_class AS c
+			WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p')
+			UNION ALL
+			SELECT 'ALTER SEQUENCE %s OWNER TO %I', c.oid::regclass::text FROM pg_class AS c
+			WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'S'
+			  AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = c.oid AND d.deptype = 'i')
+			UNION ALL
+			SELECT 'ALTER ROUTINE %s OWNER TO %I', p.oid::regprocedure::text FROM pg_proc AS p
+			WHERE p.pronamespace = $1::regnamespace
+		) AS o (sql, name)`, db.Schema, "r_"+db.Schema) {
+		f.exec(f.Pool, sql)
+	}
+	return f, owner
+}
+
+// A slot of which the owner of the tables sees a part is kept: what is hidden may be what a subscription needs.
+func TestASlotOfWhichAPartIsHiddenIsKept(t *testing.T) {
+	t.Parallel()
+	f, owner := owned(t)
+	f.subscribe("s")
+	f.in(f.Pool, 0, "passed")
+	f.pass("s")
+	f.in(f.Pool, 0, "needed")
+	f.exec(f.Pool, "ALTER TABLE "+f.name+"_0 ENABLE ROW LEVEL SECURITY")
+	f.exec(f.Pool, "ALTER TABLE "+f.name+"_0 FORCE ROW LEVEL SECURITY")
+	f.exec(f.Pool, "CREATE POLICY seen ON "+f.name+"_0 USING (payload = 'passed')")
+	_, err := owner.Exec(f.Context(), "CALL "+f.name+"_trim('0')")
+	f.refused("trim", err, "42501")
+	f.want("s", f.drain("s", 10), "needed")
+}
+
+// A message is refused in a restored log also by an owner of the tables who does not see the ticks that tell of it.
+func TestAMessageIsRefusedWhereTicksAreHidden(t *testing.T) {
+	t.Parallel()
+	f, _ := owned(t)
+	f.subscribe("s")
+	f.append(f.Pool, "m")
+	f.tick()
+	f.elsewhere()
+	f.exec(f.Pool, "ALTER TABLE "+f.name+"_tick ENABLE ROW LEVEL SECURITY")
+	f.exec(f.Pool, "ALTER TABLE "+f.name+"_tick FORCE ROW LEVEL SECURITY")
+	_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_append('topic', '')")
+	f.refused("append", err, "42501")
 }

@@ -84,11 +84,16 @@ func (v view) Switches(to string) string {
 	return strings.Join(triggers, "\n        ")
 }
 
-// LocksProducers waits for all who write rows or messages, and lets nobody write behind it. The locks are in the order
-// of producers.
-func (v view) LocksProducers() string {
-	tables := []string{v.Rows(), v.RowsNamed("topic"), v.Named("dedup"), v.Named("later"), v.Log()}
-	return "LOCK TABLE " + strings.Join(tables, ", ") + " IN SHARE ROW EXCLUSIVE MODE;"
+// LocksProducers waits for all who write rows or messages, and lets nobody write behind it. What is locked afterwards
+// has to be free at once: nobody who waits behind it may have to wait until a deadlock is looked for. The tables are
+// those of producers, and others.
+func (v view) LocksProducers(others ...string) string {
+	tables := append([]string{v.Rows(), v.RowsNamed("topic"), v.Named("dedup"), v.Named("later"), v.Log()}, others...)
+	for _, n := range v.EachSlot() {
+		tables = append(tables, v.Slot(n))
+	}
+	return sqltext.LockAll("ARRAY['"+strings.Join(tables, "', '")+"']", "SHARE ROW EXCLUSIVE") +
+		"\n    PERFORM set_config('lock_timeout', '200ms', true);"
 }
 
 // GoesBack is the condition of a parked message that becomes a row: it has not ended, or it is a dead letter.

@@ -214,3 +214,56 @@ func TestMaintenanceTicks(t *testing.T) {
 		t.Errorf("%d ticks after the next sweep, want 2", n)
 	}
 }
+
+// A tick that somebody has locked stays a while longer. Who removes ticks has the lock of the tickers, and would keep
+// everybody from ticking if it waited.
+func TestATickThatIsLockedKeepsNobodyFromTicking(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	for range 3 {
+		f.append(f.Pool, "m")
+		f.tick()
+	}
+	f.exec(f.Pool, "UPDATE "+f.name+"_tick SET at = at - interval '7 days'")
+	held := f.begin()
+	f.exec(held, "SELECT FROM "+f.name+"_tick ORDER BY n LIMIT 1 FOR UPDATE")
+	f.append(f.Pool, "new")
+	for _, sweep := range []string{"SELECT " + f.name + "_parked_trim(100)", "CALL " + f.name + "_trim()"} {
+		tx, err := f.Pool.Acquire(f.Context())
+		f.ok(err)
+		f.exec(tx, "SET lock_timeout = '5s'")
+		_, err = tx.Exec(f.Context(), sweep)
+		f.ok(err)
+		f.exec(tx, "RESET lock_timeout")
+		tx.Release()
+	}
+	left := func() int { return value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_tick") }
+	if n := left(); n != 3 { // the locked one, the newest of before, and that of the sweep
+		t.Errorf("%d ticks are left beside one that is locked, want 3", n)
+	}
+	f.ok(held.Rollback(f.Context()))
+	f.trim("7 days")
+	if n := left(); n != 2 {
+		t.Errorf("%d ticks are left, want 2", n)
+	}
+}
+
+// Whoever maintains a log that ticks often catches up with its ticks: a sweep that leaves some says so.
+func TestMaintenanceCatchesUpWithTicks(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.append(f.Pool, "m")
+	f.tick()
+	f.exec(f.Pool, "INSERT INTO "+f.name+"_tick (n, at, seen) SELECT (t.seen).n + i, now() - interval '8 days', "+
+		"ROW((t.seen).n + i, (t.seen).low, (t.seen).high, (t.seen).open, (t.seen).seq)::"+f.name+"_seen "+
+		"FROM "+f.name+"_tick AS t, generate_series(1, 250) AS i")
+	f.exec(f.Pool, "UPDATE "+f.name+"_tick SET at = now() - interval '9 days' WHERE n = 1")
+	calls := 0
+	for n := 100; n >= 100 && calls < 10; calls++ {
+		n = value[int](f, f.Pool, "SELECT "+f.name+"_parked_trim(100)")
+	}
+	if n := value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_tick"); n != 1 {
+		t.Errorf("%d ticks are left after %d sweeps, want the newest", n, calls)
+	}
+}

@@ -30,10 +30,12 @@ BEGIN
         moves := true;
     END IF;
     UPDATE {{.Named "subscription"}} AS s
-    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE {{.Selected "$3"}} END, lanes = coalesce($4, s.lanes)
+    SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE {{.Selected "$3"}} END, lanes = coalesce($4, s.lanes),
+        (topics, prefixes) = (
+            SELECT CASE WHEN $2 IS NULL THEN s.topics ELSE w.topics END,
+                CASE WHEN $2 IS NULL THEN s.prefixes ELSE w.prefixes END
+            FROM (SELECT {{.Patterns "$2"}}) AS w (topics, prefixes))
     WHERE s.name = $1;
-    UPDATE {{.Named "subscription"}} AS s SET (topics, prefixes) = ({{.Patterns "$2"}})
-    WHERE s.name = $1 AND $2 IS NOT NULL;
     RETURN QUERY
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM {{.Named "position"}} AS p WHERE p.subscription = $1

@@ -150,14 +150,13 @@ BEGIN
         known := ARRAY(SELECT k.message_id FROM {{.Parked}} AS k WHERE {{.GoesBack "k"}});
         SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
         FROM {{.Named "dedup"}} AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
-        {{.LocksProducers}}
+        {{.LocksProducers .Parked}}
         PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
         IF (SELECT s.successor IS NULL FROM {{.Named "state"}} AS s) THEN
             RETURN 0; -- somebody else has moved it meanwhile
         END IF;
         PERFORM FROM {{.Named "subscription"}} AS s FOR UPDATE;
         PERFORM FROM {{.Named "position"}} AS p ORDER BY p.lane FOR UPDATE;
-        LOCK TABLE {{.Parked}} IN SHARE ROW EXCLUSIVE MODE;
         hindrance := {{.Named "back_hindrance"}}($1);
     END IF;
     IF own.hindrance IS NOT NULL THEN

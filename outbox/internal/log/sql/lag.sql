@@ -20,6 +20,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     {{.SeesAll}}
+    {{.SeesSlots}}
     {{.RefusesMost "$1"}}
     RETURN QUERY
     WITH slots AS MATERIALIZED (

@@ -15,15 +15,13 @@ DECLARE
 BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a rebase"}}
+{{template "unless_restored" .}} -- where it is not needed, nobody waits for it
     LOCK TABLE {{.Named "dedup"}} IN ACCESS EXCLUSIVE MODE; -- in the order of producers
     LOCK TABLE {{.Named "later"}} IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE {{.Log}} IN ACCESS EXCLUSIVE MODE;
     PERFORM pg_advisory_xact_lock({{.TickLock}});
     PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
-    SELECT s.shift INTO own.moved FROM {{.Named "state"}} AS s;
-    IF ({{.IsRestored}}) IS NOT TRUE THEN
-        RETURN own.moved;
-    END IF;
+{{template "unless_restored" .}}
     SELECT greatest(0, (SELECT max(m.xid) FROM {{.Log}} AS m),
             (SELECT max((t.seen).high) FROM {{.Named "tick"}} AS t),
             (SELECT max(greatest((p.seen).high, (p.upto).high)) FROM {{.Named "position"}} AS p)),
@@ -44,3 +42,8 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "rebase"}}() FROM PUBLIC;
+{{- define "unless_restored"}}    SELECT s.shift INTO own.moved FROM {{.Named "state"}} AS s;
+    IF ({{.IsRestored}}) IS NOT TRUE THEN
+        RETURN own.moved;
+    END IF;
+{{- end}}

@@ -186,6 +186,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = '{{.Restored}}',
             HINT = '{{.RebaseHint}}';
+    ELSIF is_ended IS NULL THEN -- there is no tick, or it is hidden from the owner
+        IF {{.HidesTicks}} THEN
+            {{.RefusesPart}}
+        END IF;
     END IF;
     {{template "turns" .}}
     IF TG_ARGV[1] OPERATOR(pg_catalog.=) 'silent' THEN

@@ -131,7 +131,7 @@ AS $txwork$
 BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF EXISTS (SELECT FROM {{.Named "later"}} AS l
+    IF {{.HidesLater}} OR EXISTS (SELECT FROM {{.Named "later"}} AS l
         WHERE l.due_at OPERATOR(pg_catalog.<=) pg_catalog.now()) THEN
         BEGIN
             PERFORM {{.Named "append_due"}}({{.MaxDue}});

@@ -1,5 +1,6 @@
 -- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
--- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
+-- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only, and leaves those
+-- that somebody has locked: its caller may have the lock of the tickers.
 CREATE FUNCTION {{.Named "outlived"}}(retention interval, most integer) RETURNS {{.Named "seen"}}
 LANGUAGE plpgsql
 {{.Settings}}
@@ -17,7 +18,9 @@ BEGIN
     SELECT max(o.n) INTO own.last
     FROM (SELECT t.n, t.at FROM {{.Named "tick"}} AS t ORDER BY t.n LIMIT $2) AS o
     WHERE o.at <= clock_timestamp() - $1;
-    DELETE FROM {{.Named "tick"}} AS t WHERE t.n < own.last;
+    DELETE FROM {{.Named "tick"}} AS t
+    USING (SELECT o.n FROM {{.Named "tick"}} AS o WHERE o.n < own.last FOR UPDATE SKIP LOCKED) AS o
+    WHERE t.n = o.n;
     SELECT (t.seen).* INTO own.seen FROM {{.Named "tick"}} AS t WHERE t.n = own.last;
     RETURN own.seen;
 END
@@ -95,6 +98,7 @@ DECLARE
     is_passed boolean;
 BEGIN
     {{.SeesAll}}
+    {{.SeesSlots}}
     {{.RefusesSession "a trim"}}
     FOR step IN 1..2 LOOP
         SELECT l.* INTO own.least FROM {{.Named "least"}}($2) AS l;
@@ -160,7 +164,8 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
 -- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
--- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. It
+-- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. If
+-- ticks are left that are old enough, it says that it has done as much as it may, so that its caller goes on. It
 -- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they remove
 -- nothing that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
@@ -194,10 +199,15 @@ BEGIN
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::regclass[] LOOP
         IF {{.Named "trim_slot"}}(slot, own.old) THEN
             {{.IdleBound "interval '1 second'"}}
-            RETURN freed + 1;
+            freed := own.freed + 1;
+            EXIT;
         END IF;
     END LOOP;
-    RETURN freed;
+    IF (SELECT t.at FROM {{.Named "tick"}} AS t WHERE t.n > own.old.n ORDER BY t.n LIMIT 1)
+        <= clock_timestamp() - interval '{{.Retention}}' THEN
+        freed := greatest(own.freed, $1);
+    END IF;
+    RETURN own.freed;
 END
 $txwork$;
 
