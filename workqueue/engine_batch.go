@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/internal/flow"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
