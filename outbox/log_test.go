@@ -15,7 +15,9 @@ import (
 	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/sdktest"
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 )
@@ -321,5 +323,30 @@ func TestASchemaWithoutALog(t *testing.T) {
 			workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// A log that has no consumers is ticked by its reaper, and so can be trimmed.
+func TestAReaperTicksALog(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	up, err := migrations.SQL(migrations.FileOptions{Schema: f.Schema, Domains: []migrations.Domain{migrations.Reaper}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.exec(up)
+	newest := func() (n int) {
+		if err := f.Pool.QueryRow(f.Context(), "SELECT coalesce(max(n), 0) FROM "+f.table+"_tick").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	f.enqueue(outbox.Message{Topic: "a"})
+	before := newest()
+	if _, err := reaper.RunOnce(f.Context(), f.Pool, f.box.Tables(), reaper.Options{Schema: f.Schema}); err != nil {
+		t.Fatal(err)
+	}
+	if after := newest(); after <= before {
+		t.Errorf("the newest tick is %d before a round of the reaper, and %d after it", before, after)
 	}
 }

@@ -124,20 +124,37 @@ func (c candidate) stand(ctx context.Context, tables []string) (map[string]stand
 }
 
 // fenced runs work in a transaction that keeps the term of the table current until it ends. If the term is not current,
-// fenced runs nothing and returns ErrNotLeader.
+// fenced changes nothing and returns ErrNotLeader.
 func (c candidate) fenced(ctx context.Context, table string, term int64,
 	work func(context.Context, pgx.Tx) error) error {
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
-		var current bool
-		err := tx.QueryRow(ctx, c.verify, table, c.holder, term).Scan(&current)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrNotLeader
-		}
-		if err != nil {
+		if err := c.keeps(ctx, tx, table, term); err != nil {
 			return err
 		}
 		return work(ctx, tx)
 	})
+}
+
+// fencedLast is fenced for work that begins in a transaction which has done nothing yet: the lock of the term gives it
+// an id, and a log does not tick in a transaction that has one.
+func (c candidate) fencedLast(ctx context.Context, table string, term int64,
+	work func(context.Context, pgx.Tx) error) error {
+	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
+		if err := work(ctx, tx); err != nil {
+			return err
+		}
+		return c.keeps(ctx, tx, table, term)
+	})
+}
+
+// keeps keeps the term of a table current until the transaction ends, if it is.
+func (c candidate) keeps(ctx context.Context, tx pgx.Tx, table string, term int64) error {
+	var current bool
+	err := tx.QueryRow(ctx, c.verify, table, c.holder, term).Scan(&current)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNotLeader
+	}
+	return err
 }
 
 // withdrawTimeout bounds how long a stop waits for a database that may be unavailable.

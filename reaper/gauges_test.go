@@ -97,7 +97,7 @@ func TestGaugesThatNobodyCollects(t *testing.T) {
 	t.Parallel()
 	looked := make(chan struct{}, 1)
 	db := newDatabase(t, traced(func(sql string) {
-		if strings.Contains(sql, "pg_stat_all_tables") {
+		if strings.Contains(sql, "pg_stat_get_dead_tuples") {
 			select {
 			case looked <- struct{}{}:
 			default:

@@ -153,7 +153,11 @@ func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
 }
 
 func (r *round) batch(ctx context.Context, t *task, limit int) (done Counts, err error) {
-	err = r.candidate.fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
+	fenced := r.candidate.fenced
+	if t.sweeps {
+		fenced = r.candidate.fencedLast
+	}
+	err = fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
 		done, err = t.batch(ctx, t.table.In(workqueue.Pgx(tx)), limit)
 		return err
 	})

@@ -17,6 +17,7 @@ type task struct {
 	table  *workqueue.Table
 	report *TableReport
 	left   int // how many more rows the round may process
+	sweeps bool
 	batch  func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error)
 
 	// each is batch for a table in which rows are in the way, which it skips; nil: it cannot. Once a batch has failed,
@@ -39,10 +40,10 @@ func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
 	spec := table.Spec()
 	tasks := []task{{kind: "reap", left: math.MaxInt, batch: reap, each: reapEach}}
 	if len(spec.Sweeps)+len(spec.Folds) > 0 {
-		tasks = append(tasks, task{kind: "sweep", batch: sweepAll})
+		tasks = append(tasks, task{kind: "sweep", sweeps: true, batch: sweepAll})
 		all := &tasks[len(tasks)-1].apart
 		for _, suffix := range spec.Sweeps {
-			*all = append(*all, task{kind: suffix, batch: sweep(suffix)})
+			*all = append(*all, task{kind: suffix, sweeps: true, batch: sweep(suffix)})
 		}
 		*all = append(*all, task{kind: "fold", batch: fold})
 	}

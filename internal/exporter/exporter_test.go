@@ -298,7 +298,7 @@ type counted struct {
 }
 
 func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "pg_stat_all_tables") { // the first statement of an observation
+	if strings.Contains(data.SQL, "pg_stat_get_dead_tuples") { // the first statement of an observation
 		c.mu.Lock()
 		c.n++
 		c.mu.Unlock()

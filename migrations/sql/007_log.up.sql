@@ -2454,10 +2454,10 @@ BEGIN
             CASE $1
             WHEN 'reap_expired' THEN
                 n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_log_parked_reap_expired"($2) AS r);
-            WHEN 'key_sweep' THEN
-                n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
             WHEN 'trim' THEN
                 n := (SELECT "{{schema}}"."outbox_log_parked_trim"($2));
+            WHEN 'key_sweep' THEN
+                n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
             WHEN 'purge_done' THEN
                 n := (SELECT p.done FROM "{{schema}}"."outbox_log_parked_purge"($2, $3, NULL) AS p);
             WHEN 'purge_failed' THEN
@@ -2518,7 +2518,7 @@ DECLARE
 BEGIN
     FOR round IN 1..10000 LOOP
         SELECT false, NULL INTO unfinished, problem;
-        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'trim', 'purge_done', 'purge_failed', 'fold'] LOOP
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'trim', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
             SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
             FOR step IN 1..100 LOOP
                 COMMIT;

@@ -50,7 +50,8 @@ func (p *Parked) List(c *workqueue.Columns) {
 	ordered(c, nil)
 }
 
-// trimSuffix is the sweep that trims the log: its parked messages are maintained, so the log is, too.
+// trimSuffix is the sweep that trims the log and ticks: its parked messages are maintained, so the log is, too. It is the
+// first, since it does not tick in a transaction that has done something.
 const trimSuffix = "trim"
 
 // MessagesSpec describes messages before they are parked, for telemetry: it has the labels of [ParkedSpec].
@@ -69,7 +70,7 @@ func ParkedSpec(schema string) workqueue.Spec {
 		Columns:   workqueue.ColumnsOf((*Parked).List),
 		Lanes:     []string{"subscription"},
 		Labels:    []string{"subscription", "topic"},
-		Sweeps:    []string{keyed.SweepSuffix, trimSuffix},
+		Sweeps:    []string{trimSuffix, keyed.SweepSuffix}, // see trimSuffix
 		Folds:     []workqueue.Fold{keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 		Writer:    workqueue.Writer{None: true}, // settle writes them
