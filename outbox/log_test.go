@@ -330,7 +330,8 @@ func TestASchemaWithoutALog(t *testing.T) {
 func TestAReaperTicksALog(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
-	up, err := migrations.SQL(migrations.FileOptions{Schema: f.Schema, Domains: []migrations.Domain{migrations.Reaper}})
+	up, err := migrations.SQL(migrations.FileOptions{Schema: f.Schema,
+		Domains: []migrations.Domain{migrations.Reaper}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,8 +164,8 @@ var goEdits = []edit{
 		suites: beside("webhook", "TestBytesDoNotMove")},
 
 	{name: "the reaper goes on when its term is over", file: "reaper/election.go",
-		old: "	if errors.Is(err, pgx.ErrNoRows) {\n		return ErrNotLeader\n	}\n	return err\n}",
-		new: "	if err != nil && !errors.Is(err, pgx.ErrNoRows) {\n		return err\n	}\n	return nil\n}",
+		old:    "	if errors.Is(err, pgx.ErrNoRows) {\n		return ErrNotLeader\n	}\n	return err\n}",
+		new:    "	if err != nil && !errors.Is(err, pgx.ErrNoRows) {\n		return err\n	}\n	return nil\n}",
 		suites: beside("reaper", "TestStale|TestTerm|TestOneLeads")},
 	{name: "a row in the way stops the work on its table", file: "reaper/round.go",
 		old: "t.careful = err != nil && t.each != nil && mayBeRows(err)", new: "t.careful = false",

@@ -50,8 +50,8 @@ func (p *Parked) List(c *workqueue.Columns) {
 	ordered(c, nil)
 }
 
-// trimSuffix is the sweep that trims the log and ticks: its parked messages are maintained, so the log is, too. It is the
-// first, since it does not tick in a transaction that has done something.
+// trimSuffix is the sweep that trims the log and ticks: its parked messages are maintained, so the log is, too. It is
+// the first, since it does not tick in a transaction that has done something.
 const trimSuffix = "trim"
 
 // MessagesSpec describes messages before they are parked, for telemetry: it has the labels of [ParkedSpec].
