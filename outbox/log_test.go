@@ -337,7 +337,8 @@ func TestAReaperTicksALog(t *testing.T) {
 	}
 	f.exec(up)
 	newest := func() (n int) {
-		if err := f.Pool.QueryRow(f.Context(), "SELECT coalesce(max(n), 0) FROM "+f.table+"_tick").Scan(&n); err != nil {
+		err := f.Pool.QueryRow(f.Context(), "SELECT coalesce(max(n), 0) FROM "+f.table+"_tick").Scan(&n)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return n
