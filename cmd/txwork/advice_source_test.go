@@ -162,6 +162,7 @@ var notFollowed = map[string][]string{
 		"look as the owner of the tables",                                      // TestRowLevelSecurity
 		"GRANT SELECT ON cron.job", "look as the role that scheduled the jobs", // TestJobsOfPgCronThatAreHidden
 		"raise the timeout", "raise the statement timeout", // TestTheTimeoutOfAnExamination
+		"Do it again when that has ended: nothing of it was done.",     // TestASwitchLetsWritersPass
 		"COMMENT ON TABLE %s IS 'txwork core %d'",                      // TestATableWithoutItsComment
 		"try again when that has ended, or with a longer lock timeout", // TestTableInUse
 		"Run this SQL again when that has ended",                       // TestTheSQLOfTheRolesNamesTheTableThatIsInUse

@@ -57,12 +57,12 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 		t.Errorf("older than a day is %v, want %v", p.Rows, old)
 	}
 
-	c.run(with("redrive", "outbox", "--dry-run")...).ok().prints("3 rows of " + c.db.Schema +
+	c.run(with("redrive", "outbox", "--dry-run", "--exact")...).ok().prints("3 rows of " + c.db.Schema +
 		".outbox would be redriven")
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
 		t.Errorf("a dry run changed %d rows", n)
 	}
-	d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok())
+	d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--exact", "--json")...).ok())
 	if d != (selected{Matched: 3, DryRun: true}) {
 		t.Errorf("a dry run printed %+v", d)
 	}

@@ -143,7 +143,7 @@ func newSubscriptionsCutCommand(a *app) *cobra.Command {
 		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.Var(&older, "older-than", "pass over messages that are older than this")
-	flags.Var(&before, "before", "pass over messages from before this time, as RFC 3339 has it: 2027-03-01T08:30:00Z")
+	flags.Var(&before, "before", "pass over messages from before this time, as RFC 3339 has it: 2026-03-01T08:30:00Z")
 	cmd.MarkFlagsOneRequired("older-than", "before")
 	cmd.MarkFlagsMutuallyExclusive("older-than", "before")
 	k.addFlags(cmd.Flags(), movedSubscription{})

@@ -386,7 +386,7 @@ func TestTopBehindABacklog(t *testing.T) {
 	if len(f.Leases) != 1 || f.Leases[0].Rows != 20 || f.Leases[0].Expired != 3 {
 		t.Errorf("the leases are %+v", f.Leases)
 	}
-	if cells := q.row().cells; cells[6] != "10k+" || cells[1] != "9900" {
+	if cells := q.row().cells; cells[6] != "2000+" || cells[1] != "9900" {
 		t.Errorf("shown as %q", cells)
 	}
 	q.AtLeast, q.InProgress = true, 0
@@ -551,7 +551,7 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 		f.Took*1000)
 	// Each statement reads a bounded number of due rows, later rows, claims and dead letters, and at most one page of
 	// the table for each row.
-	if budget := int64(2*survey.RunningRows + 5*topRows); large > budget || small > budget {
+	if budget := int64(2*survey.RunningRows + 3*topRated + 4*topRows); large > budget || small > budget {
 		t.Errorf("a frame reads %d pages of %d rows, and %d of 60000; the budget is %d", large, 3*size, small, budget)
 	}
 	if len(f.Skipped) > 0 {

@@ -3,8 +3,7 @@ package sqltext
 import "fmt"
 
 // LockAll is a block of PL/pgSQL that locks tables in a mode, against whoever uses them in whatever order. The argument
-// tables is an array of their names in SQL. Sequences may be among them, which are locked against everybody. Of a
-// partitioned table, partitions have to be named, too.
+// tables is an array of their names in SQL. Of a partitioned table, partitions have to be named, too.
 //
 // It waits for one table only while it has locked none, for as long as the lock_timeout of the session says, and then
 // for the others for no longer than a moment together. If that is too short, it gives up what it has, and begins with
@@ -23,13 +22,13 @@ func LockAll(tables, mode string) string {
                 IF in_use IS NOT NULL THEN
                     PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
                         ELSE current_setting('lock_timeout') END, true);
-                    EXECUTE %[4]s;
+                    EXECUTE format('LOCK TABLE ONLY %%s IN %[2]s MODE', in_use);
                 END IF;
                 until := clock_timestamp() + least(nullif(patience, interval '0'), interval '%[3]d milliseconds');
                 FOREACH in_use IN ARRAY tables LOOP
                     PERFORM set_config('lock_timeout', greatest(1,
                         ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
-                    EXECUTE %[4]s;
+                    EXECUTE format('LOCK TABLE ONLY %%s IN %[2]s MODE', in_use);
                 END LOOP;
                 EXIT;
             EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
@@ -42,15 +41,8 @@ func LockAll(tables, mode string) string {
             PERFORM pg_sleep(0.1 * random());
         END LOOP;
         PERFORM set_config('lock_timeout', (extract(epoch FROM patience) * 1000)::bigint::text, true);
-    END;`, tables, mode, lockMoment, fmt.Sprintf(lockOne, mode))
+    END;`, tables, mode, lockMoment)
 }
-
-// lockOne is the statement that locks what is in_use. A sequence can only be locked by a change, here of nothing.
-const lockOne = `(
-                        SELECT CASE c.relkind
-                            WHEN 'S' THEN format('ALTER SEQUENCE %%s OWNER TO %%I', in_use, pg_get_userbyid(c.relowner))
-                            ELSE format('LOCK TABLE ONLY %%s IN %s MODE', in_use) END
-                        FROM pg_class AS c WHERE c.oid = in_use::regclass)`
 
 // lockMoment is for how many milliseconds others may have to wait in vain.
 const lockMoment = 400

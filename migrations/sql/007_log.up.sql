@@ -6432,21 +6432,13 @@ BEGIN
                 IF in_use IS NOT NULL THEN
                     PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
                         ELSE current_setting('lock_timeout') END, true);
-                    EXECUTE (
-                        SELECT CASE c.relkind
-                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
-                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
-                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                    EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
                 END IF;
                 until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
                 FOREACH in_use IN ARRAY tables LOOP
                     PERFORM set_config('lock_timeout', greatest(1,
                         ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
-                    EXECUTE (
-                        SELECT CASE c.relkind
-                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
-                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
-                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                    EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
                 END LOOP;
                 EXIT;
             EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
@@ -6965,21 +6957,13 @@ BEGIN
                 IF in_use IS NOT NULL THEN
                     PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
                         ELSE current_setting('lock_timeout') END, true);
-                    EXECUTE (
-                        SELECT CASE c.relkind
-                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
-                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
-                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                    EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
                 END IF;
                 until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
                 FOREACH in_use IN ARRAY tables LOOP
                     PERFORM set_config('lock_timeout', greatest(1,
                         ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
-                    EXECUTE (
-                        SELECT CASE c.relkind
-                            WHEN 'S' THEN format('ALTER SEQUENCE %s OWNER TO %I', in_use, pg_get_userbyid(c.relowner))
-                            ELSE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use) END
-                        FROM pg_class AS c WHERE c.oid = in_use::regclass);
+                    EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
                 END LOOP;
                 EXIT;
             EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
