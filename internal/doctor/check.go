@@ -25,8 +25,10 @@ var (
 	checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
 		alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks, serverChecks)
 	// otherChecks are all but those of the schema and of the server.
-	otherChecks = slices.Concat(leaseChecks, runningChecks, backlogChecks, deadLetterChecks, lastWeekChecks,
-		alarmChecks, orderChecks, logChecks, vacuumChecks, wakeChecks)
+	otherChecks = slices.DeleteFunc(slices.Clone(checks), func(c check) bool {
+		is := func(of check) bool { return of.code == c.code }
+		return slices.ContainsFunc(schemaChecks, is) || slices.ContainsFunc(serverChecks, is)
+	})
 )
 
 // inEachTable examines the facts of one table after the other. A failure in one table does not stop the others.
