@@ -171,14 +171,7 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, 
 
 // fitting returns how many of the rows, which have been checked, one statement takes.
 func fitting(rows []NewRow) int {
-	size := 0
-	for i := range rows {
-		size += rows[i].size
-		if i == MaxBatch || i > 0 && size > postgres.StatementSize {
-			return i
-		}
-	}
-	return len(rows)
+	return postgres.Fitting(rows, MaxBatch, func(row *NewRow) int { return row.size })
 }
 
 // insert writes the rows of one statement.

@@ -58,19 +58,12 @@ func LimitPayload(spec workqueue.Spec, column, field string, limit int) error {
 // [postgres.StatementSize], as [workqueue.Table.Insert] does. The function size returns an item's size in bytes.
 func Chunks[T any](all []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
-		start, bytes := 0, 0
-		for i, item := range all {
-			n := size(item)
-			if i-start == workqueue.MaxBatch || i > start && bytes+n > postgres.StatementSize {
-				if !yield(all[start:i]) {
-					return
-				}
-				start, bytes = i, 0
+		for rest := all; len(rest) > 0; {
+			n := postgres.Fitting(rest, workqueue.MaxBatch, func(item *T) int { return size(*item) })
+			if !yield(rest[:n]) {
+				return
 			}
-			bytes += n
-		}
-		if start < len(all) {
-			yield(all[start:])
+			rest = rest[n:]
 		}
 	}
 }

@@ -9,6 +9,19 @@ import (
 // once.
 const StatementSize = 16 << 20
 
+// Fitting returns how many of the items, from the first on, one statement takes: up to so many, and up to
+// [StatementSize] unless the first is larger by itself. The function size returns an item's size in bytes.
+func Fitting[T any](items []T, most int, size func(*T) int) int {
+	bytes := 0
+	for i := range items {
+		bytes += size(&items[i])
+		if i == most || i > 0 && bytes > StatementSize {
+			return i
+		}
+	}
+	return len(items)
+}
+
 // OrNull is the value to store: nil, which is NULL, for the zero value.
 func OrNull[T comparable](v T) any {
 	var zero T
