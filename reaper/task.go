@@ -16,8 +16,8 @@ type task struct {
 	kind   string
 	table  *workqueue.Table
 	report *TableReport
-	left   int // how many more rows the round may process
-	sweeps bool
+	left   int  // how many more rows the round may process
+	sweeps bool // it begins in a transaction that has done nothing, see [candidate.fencedLast]
 	batch  func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error)
 
 	// each is batch for a table in which rows are in the way, which it skips; nil: it cannot. Once a batch has failed,

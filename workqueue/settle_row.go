@@ -12,7 +12,7 @@ import (
 type settlement struct {
 	claimRef
 	row     *claimedRow   // nil: only its id is known
-	lane    *history.Lane // in which it is counted; nil: in none
+	lane    *history.Lane // in which it is counted, as that of its delivery; nil: only its id is known
 	outcome *Outcome
 	message string   // the cause as it is stored
 	folds   bool     // it writes notes, and the worker that settles it folds them
