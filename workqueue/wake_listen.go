@@ -89,21 +89,19 @@ func (l *listener) list() []*tableWork {
 
 // run listens until ctx is cancelled, reconnecting as needed.
 func (l *listener) run(ctx context.Context) {
-	pause, listened, logged := outage.MinPause, time.Now(), false
+	pause, deaf := outage.MinPause, deafness{since: time.Now()}
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := l.session(ctx)
+		heard, err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(start) > listenerHeartbeat {
 			pause = outage.MinPause
 		}
-		if time.Since(start) > time.Second { // it did listen: a refused connection fails sooner
-			listened, logged = time.Now(), false
-		}
-		if time.Since(listened) > outage.MaxPause && !logged {
-			logged = l.logFailure(ctx, err)
+		if tables := l.list(); len(tables) > 0 && deaf.isNew(start, time.Now(), heard, tables[0].outage.Ongoing()) {
+			tables[0].table.telemetry.Log(ctx, slog.LevelError, "listening fails; the worker polls",
+				slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -114,22 +112,36 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// logFailure logs that listening fails. During an outage it logs nothing, because the outage is logged already.
-func (l *listener) logFailure(ctx context.Context, err error) bool {
-	tables := l.list()
-	if len(tables) == 0 || tables[0].outage.Ongoing() {
-		return false
-	}
-	tables[0].table.telemetry.Log(ctx, slog.LevelError, "listening fails; the worker polls",
-		slog.Any("error", err))
-	return true
+// A deafness is the time in which a listener has had no session that listened for a second.
+type deafness struct {
+	since         time.Time
+	logged, brief bool
 }
 
-func (l *listener) session(ctx context.Context) (err error) {
+// isNew reports whether it is to be logged that listening fails, after a session that heard something or not. During
+// an outage it is not, because the outage is logged already. A brief session that listened may have been ended by an
+// outage that nothing else has noticed yet: the next session tells.
+func (d *deafness) isNew(start, end time.Time, heard, outageGoesOn bool) bool {
+	switch {
+	case end.Sub(start) > time.Second: // a refused connection fails sooner
+		*d = deafness{since: end}
+	case outageGoesOn:
+		d.brief = false
+	case heard && !d.brief:
+		d.brief = true
+	case !d.logged && end.Sub(d.since) > outage.MaxPause:
+		d.logged = true
+		return true
+	}
+	return false
+}
+
+// session listens until that fails, and reports whether it has listened.
+func (l *listener) session(ctx context.Context) (listened bool, err error) {
 	defer contain.Recover(&err)
 	conn, err := l.connect(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	pooled, err := boundSession(ctx, conn)
@@ -137,7 +149,7 @@ func (l *listener) session(ctx context.Context) (err error) {
 		err = l.checkHears(ctx, conn)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	heard, e := make(map[*tableWork]bool), newElection(conn)
 	defer e.end(ctx)
@@ -147,19 +159,20 @@ func (l *listener) session(ctx context.Context) (err error) {
 			err = e.stand(ctx, heard)
 		}
 		if err != nil {
-			return err
+			return listened, err
 		}
+		listened = true
 		beat := spoke.Add(e.heartbeat())
 		if time.Now().After(beat) {
 			if err := ping(ctx, conn); err != nil {
-				return err
+				return true, err
 			}
 			spoke = time.Now()
 			continue
 		}
 		n, err := l.wait(ctx, conn, beat)
 		if err != nil {
-			return err
+			return true, err
 		}
 		if n != nil {
 			l.received(n)
