@@ -98,47 +98,52 @@ func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration
 	if err != nil {
 		return extension{}, err
 	}
-	return x, q.explainMissing(ctx, refs, x.ids, func(_ uuid.UUID, at standing) bool { return at.status == InProgress })
+	_, err = q.explainMissing(ctx, refs, x.ids, func(_ uuid.UUID, at standing) bool { return at.status == InProgress })
+	return x, err
 }
 
-// explainMissing looks once more at the rows that a guarded statement did not change. Where the row
-// still carries the claim's token and is in a state that fine accepts, nothing is wrong: the statement
-// was applied before, or skipped a locked row. The others are a SettleError.
+// A stood is a row that a guarded statement did not change, and how it stands.
+type stood struct {
+	id uuid.UUID
+	at standing
+}
+
+// explainMissing looks once more at the rows that a guarded statement did not change. Where the row still carries the
+// claim's token and is in a state that isFine accepts, nothing is wrong: the statement was applied before, or skipped a
+// locked row. These are returned. The others are a SettleError.
 func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID,
-	fine func(uuid.UUID, standing) bool) error {
+	isFine func(uuid.UUID, standing) bool) (fine []stood, err error) {
 	rest := missing(refs, changed)
 	if len(rest) == 0 {
-		return nil
+		return nil, nil
 	}
 	e := &SettleError{Table: q.table.Name()}
-	err := q.exec.run(ctx, conn.Call{
+	err = q.exec.run(ctx, conn.Call{
 		Statement: q.table.statements.classify,
 		Reads:     true,
 		Args:      refArgs(rest),
-		Reset:     func() { e.Gone, e.Lost = nil, nil },
+		Reset:     func() { e.Gone, e.Lost, fine = nil, nil, nil },
 		Row: func(scan func(...any) error) error {
-			var id uuid.UUID
+			var row stood
 			var found, ours bool
-			var at standing
-			if err := scan(&id, &found, &ours, &at.status, &at.cancelled); err != nil {
+			if err := scan(&row.id, &found, &ours, &row.at.status, &row.at.cancelled); err != nil {
 				return err
 			}
 			switch {
 			case !found:
-				e.Gone = append(e.Gone, id)
-			case !ours || !fine(id, at):
-				e.Lost = append(e.Lost, id)
+				e.Gone = append(e.Gone, row.id)
+			case !ours || !isFine(row.id, row.at):
+				e.Lost = append(e.Lost, row.id)
+			default:
+				fine = append(fine, row)
 			}
 			return nil
 		},
 	})
-	if err != nil {
-		return err
+	if err == nil && len(e.Gone)+len(e.Lost) > 0 {
+		err = e
 	}
-	if len(e.Gone)+len(e.Lost) == 0 {
-		return nil
-	}
-	return e
+	return fine, err
 }
 
 func missing(refs []claimRef, changed []uuid.UUID) []claimRef {

@@ -43,7 +43,8 @@
 //     is lost together with others of its process gives the attempt back, see [Queue.ReapExpired], and its row runs
 //     beside few others for a while. With a maximum of 1, a row whose worker died becomes a dead letter.
 //   - A settle whose reply is lost is repeated. The row still has its token, so one that was committed counts once and
-//     changes nothing more. If that was the commit of [Claim.Tx], its writes and its outcome stand.
+//     changes nothing more. If that was the commit of [Claim.Tx], its writes and its outcome stand. A row that
+//     [Spec].DeleteDone has deleted is not found again: it is done, and the repeat reports it as gone.
 //   - A handler that panics has failed the attempt, and its row keeps the stack as the error. The worker goes on. A
 //     panic in a goroutine that the handler has started ends the process, as in every Go program.
 //   - No row runs before its due time. Only the database's clock decides that.

@@ -16,7 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// A consumer is a table with the handler of its rows, whose type is erased. A Worker and its Drains share it.
+// A consumer is a table with the handler of its rows, whose type is erased. A Worker and its Drains share it. What a
+// further kind of handler takes is in docs/architecture.md.
 type consumer struct {
 	table    *Table
 	handling handling

@@ -60,7 +60,12 @@ type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 //
 // A batch may have several claims of an ordered key. Transactions settle these in their order: Tx and [BatchTx] refuse
 // a claim if one before it in the batch, of the same key, was not acknowledged by a transaction.
-func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error { return c.d.tx(ctx, fn) }
+func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if c.d == nil {
+		return errors.New("txwork: the claim is none of a worker, so it has no transaction")
+	}
+	return c.d.tx(ctx, fn)
+}
 
 // Causes of a cancelled handler context, in addition to [ErrLeaseLost].
 var (

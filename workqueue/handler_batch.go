@@ -241,10 +241,7 @@ func outcomesOf(rows []*delivery, results []error) []*Outcome {
 		if len(results) > 0 {
 			err = results[i]
 		}
-		if err == nil && d.byTx.Load() == nil {
-			err = d.txErr // a handler that drops this error must not ack what was rolled back
-		}
-		if err != errAgain {
+		if err = d.orTxErr(err); err != errAgain {
 			each[i] = outcomeOf(err)
 		}
 	}

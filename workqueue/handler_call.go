@@ -79,11 +79,15 @@ func (d *delivery) call(ctx context.Context) *Outcome {
 		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err := d.engine.handler(ctx, d)
-	if err == nil && d.byTx.Load() == nil {
-		err = d.txErr // a handler that drops this error must not ack what was rolled back
+	return outcomeOf(d.orTxErr(d.engine.handler(ctx, d)))
+}
+
+// orTxErr is the result of a handler. One that drops the error of Tx must not acknowledge what was rolled back.
+func (d *delivery) orTxErr(result error) error {
+	if result == nil && d.byTx.Load() == nil {
+		return d.txErr
 	}
-	return outcomeOf(err)
+	return result
 }
 
 // panicked is the outcome of a handler that has panicked with r: a failed attempt, whose error has the stack.

@@ -101,7 +101,9 @@ func (e *engine) renewDue(ctx context.Context, all bool) {
 		e.beat.Store(max(e.clock(), 1))
 		e.abortExpired()
 	}
-	e.abortExpired()
+	if len(due) == 0 {
+		e.abortExpired()
+	}
 	e.reportNotReturning(due)
 }
 

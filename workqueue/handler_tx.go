@@ -40,14 +40,23 @@ func (d *delivery) withCause(err error) error {
 // errTxPanicked is d.txErr until Tx has returned: a handler that recovers from a panic in Tx must not acknowledge.
 var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
 
+// beginTx begins a transaction of a handler. It has the settings of the row.
+func (d *delivery) beginTx(ctx context.Context) (begunTx, error) {
+	tx, err := d.engine.at.begin(ctx, d)
+	if err != nil {
+		err = fmt.Errorf("txwork: opening the handler's transaction: %w", explain(err))
+	}
+	return tx, err
+}
+
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
 	if d.folds() {
 		began := d.engine.notes.settleBegins()
 		defer d.engine.notes.settleEnded(began)
 	}
-	tx, err := d.engine.at.begin(ctx, d)
+	tx, err := d.beginTx(ctx)
 	if err != nil {
-		return fmt.Errorf("txwork: opening the handler's transaction: %w", explain(err))
+		return err
 	}
 	defer func() { tx.end(err) }()
 	result := fn(handlerTx{tx.tx})

@@ -3,7 +3,6 @@ package workqueue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -47,15 +46,15 @@ func BatchTx[T any](ctx context.Context, batch []*Claim[T], fn func(tx pgx.Tx) (
 var errAgain = errors.New("txwork: rolled back because of another claim of the batch")
 
 func runBatchTx(ctx context.Context, rows []*delivery, fn func(pgx.Tx) ([]error, error)) (results []error, err error) {
-	e, lead := rows[0].engine, rows[0] // whose settings the transaction has
+	e, lead := rows[0].engine, rows[0]
 	if i := slices.IndexFunc(rows, (*delivery).folds); i >= 0 {
 		lead = rows[i]
 		began := e.notes.settleBegins()
 		defer e.notes.settleEnded(began)
 	}
-	tx, err := e.at.begin(ctx, lead)
+	tx, err := lead.beginTx(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("txwork: opening the handler's transaction: %w", explain(err))
+		return nil, err
 	}
 	defer func() { tx.end(err) }()
 	if results, err = fn(handlerTx{tx.tx}); err != nil {

@@ -13,7 +13,7 @@ const (
 	MinLease = time.Second
 	// MaxLease is the longest: a lease is how long a crash goes unnoticed.
 	MaxLease = 24 * time.Hour
-	// MaxBatch bounds the rows of one claim and of one settle: the arrays and locks of a single statement.
+	// MaxBatch bounds the rows of one claim, of one settle and of one INSERT: the arrays and locks of a statement.
 	MaxBatch = 10_000
 )
 

@@ -173,7 +173,7 @@ type changes struct {
 }
 
 // reset forgets what a transaction has collected that runs again.
-func (c *changes) reset() { c.ids, c.begun, c.back = c.ids[:0], nil, nil }
+func (c *changes) reset() { c.ids, c.stand, c.begun, c.back = c.ids[:0], nil, nil, nil }
 
 // acked reads a row that was acked.
 func (c *changes) acked(scan func(...any) error) error {
@@ -239,24 +239,27 @@ func (q *Queue) lookAtUnchanged(ctx context.Context, batch []*settlement, done *
 	for i, s := range batch {
 		refs[i] = s.claimRef
 	}
-	return q.explainMissing(ctx, refs, done.ids, func(id uuid.UUID, at standing) bool {
+	of := func(id uuid.UUID) *settlement {
 		i, _ := slices.BinarySearchFunc(batch, id, func(s *settlement, id uuid.UUID) int {
 			return bytes.Compare(s.id[:], id[:])
 		})
-		s := batch[i]
-		applied := s.outcome.kind.leadsTo(at.status)
-		byTx := s.unconfirmed != nil && s.unconfirmed.outcome.kind.leadsTo(at.status)
-		switch {
-		case applied && try == furtherTry:
-		case byTx:
+		return batch[i]
+	}
+	fine, err := q.explainMissing(ctx, refs, done.ids, func(id uuid.UUID, at standing) bool {
+		return of(id).leadsTo(at.status) || of(id).committed(at.status)
+	})
+	for _, row := range fine {
+		switch s := of(row.id); {
+		case s.leadsTo(row.at.status) && try == furtherTry:
+		case s.committed(row.at.status):
 			s.outcome, s.message = s.unconfirmed.outcome, s.unconfirmed.message
-		default:
-			return applied
+		default: // another transaction has the row, and settles it so
+			continue
 		}
 		done.found++
-		done.note(id, at)
-		return true
-	})
+		done.note(row.id, row.at)
+	}
+	return err
 }
 
 // tell notes in the settlements of a batch what became of their rows, as far as that is known.

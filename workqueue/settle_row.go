@@ -45,6 +45,14 @@ type standing struct {
 	cancelled bool
 }
 
+// leadsTo reports whether its outcome leads to a state.
+func (s *settlement) leadsTo(status Status) bool { return s.outcome.kind.leadsTo(status) }
+
+// committed reports whether the state may be that of a handler's transaction whose commit lost its reply.
+func (s *settlement) committed(status Status) bool {
+	return s.unconfirmed != nil && s.unconfirmed.leadsTo(status)
+}
+
 // end is what became of a settled row: its outcome, or exhausted if that was its last attempt, or cancel if a cancel of
 // the row had been asked for.
 func (s *settlement) end(at standing) string {

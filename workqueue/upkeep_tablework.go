@@ -45,7 +45,7 @@ type tableWork struct {
 
 	unfitUntil time.Time // until then another process may sweep: the sweeps have failed here
 
-	looking   bool // see wake_shared_look.go
+	looking   bool // see wake_notified.go
 	lookAgain bool // a notification has come since the last look began
 	looks     sync.WaitGroup
 }

@@ -96,7 +96,7 @@ func (l *listener) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(start) > listenerHeartbeat {
+		if heard && time.Since(start) > listenerHeartbeat {
 			pause = outage.MinPause
 		}
 		if tables := l.list(); len(tables) > 0 && deaf.isNew(start, time.Now(), heard, tables[0].outage.Ongoing()) {
@@ -123,7 +123,7 @@ type deafness struct {
 // outage that nothing else has noticed yet: the next session tells.
 func (d *deafness) isNew(start, end time.Time, heard, outageGoesOn bool) bool {
 	switch {
-	case end.Sub(start) > time.Second: // a refused connection fails sooner
+	case heard && end.Sub(start) > time.Second:
 		*d = deafness{since: end}
 	case outageGoesOn:
 		d.brief = false
@@ -139,22 +139,22 @@ func (d *deafness) isNew(start, end time.Time, heard, outageGoesOn bool) bool {
 // session listens until that fails, and reports whether it has listened.
 func (l *listener) session(ctx context.Context) (listened bool, err error) {
 	defer contain.Recover(&err)
-	conn, err := l.connect(ctx)
+	c, err := l.connect(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	pooled, err := boundSession(ctx, conn)
+	defer c.Close(context.WithoutCancel(ctx))
+	pooled, err := boundSession(ctx, c)
 	if err == nil && pooled {
-		err = l.checkHears(ctx, conn)
+		err = l.checkHears(ctx, c)
 	}
 	if err != nil {
 		return false, err
 	}
-	heard, e := make(map[*tableWork]bool), newElection(conn)
+	heard, e := make(map[*tableWork]bool), newElection(c)
 	defer e.end(ctx)
 	for spoke := time.Now(); ; {
-		changed, err := l.adjust(ctx, conn, heard)
+		changed, err := l.adjust(ctx, c, heard)
 		if err == nil && changed {
 			err = e.stand(ctx, heard)
 		}
@@ -164,13 +164,13 @@ func (l *listener) session(ctx context.Context) (listened bool, err error) {
 		listened = true
 		beat := spoke.Add(e.heartbeat())
 		if time.Now().After(beat) {
-			if err := ping(ctx, conn); err != nil {
+			if err := ping(ctx, c); err != nil {
 				return true, err
 			}
 			spoke = time.Now()
 			continue
 		}
-		n, err := l.wait(ctx, conn, beat)
+		n, err := l.wait(ctx, c, beat)
 		if err != nil {
 			return true, err
 		}
@@ -202,7 +202,7 @@ func setSessionSetting(name string, d time.Duration) string {
 // adjust reports whether something has changed, and adapts the connection to the current tables. It listens for new
 // tables; each of these then looks for what may have been announced while this process did not listen. It stops
 // listening for tables that are gone.
-func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) (changed bool, err error) {
+func (l *listener) adjust(ctx context.Context, c *pgx.Conn, heard map[*tableWork]bool) (changed bool, err error) {
 	l.mu.Lock()
 	tables := l.tables
 	changed, l.changed = l.changed || len(heard) == 0, false
@@ -216,7 +216,7 @@ func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableW
 		if heard[t] {
 			continue
 		}
-		if _, err := conn.Exec(ctx, "LISTEN "+quote(t.table.spec.channel())); err != nil {
+		if _, err := c.Exec(ctx, "LISTEN "+quote(t.table.spec.channel())); err != nil {
 			return changed, err
 		}
 		heard[t] = true
@@ -228,7 +228,7 @@ func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableW
 		}
 		delete(heard, t)
 		if channel := t.table.spec.channel(); !channels[channel] {
-			if _, err := conn.Exec(ctx, "UNLISTEN "+quote(channel)); err != nil {
+			if _, err := c.Exec(ctx, "UNLISTEN "+quote(channel)); err != nil {
 				return changed, err
 			}
 		}
@@ -237,7 +237,7 @@ func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableW
 }
 
 // wait returns a notification, or nothing when it is time for a heartbeat or when the tables have changed.
-func (l *listener) wait(ctx context.Context, conn *pgx.Conn, until time.Time) (*pgconn.Notification, error) {
+func (l *listener) wait(ctx context.Context, c *pgx.Conn, until time.Time) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	l.mu.Lock()
@@ -246,16 +246,16 @@ func (l *listener) wait(ctx context.Context, conn *pgx.Conn, until time.Time) (*
 		cancel()
 	}
 	l.mu.Unlock()
-	n, err := conn.WaitForNotification(waiting)
-	if err == nil || waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
+	n, err := c.WaitForNotification(waiting)
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil || c.IsClosed() {
 		return n, err
 	}
 	return nil, nil
 }
 
 // ping waits for a reply on the listener's own connection.
-func ping(ctx context.Context, conn *pgx.Conn) error {
+func ping(ctx context.Context, c *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancel()
-	return conn.Ping(ctx)
+	return c.Ping(ctx)
 }

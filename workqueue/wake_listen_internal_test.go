@@ -19,6 +19,7 @@ func TestWhenListeningIsSaidToFail(t *testing.T) {
 	for name, sessions := range map[string][]session{
 		"refused": {{0, ms, false, false, false}, {4 * s, ms, false, false, false}, {4 * s, ms, false, false, true},
 			{4 * s, ms, false, false, false}},
+		"no answer": {{0, 4 * s, false, false, false}, {0, 4 * s, false, false, true}},
 		"again after it listened": {{6 * s, ms, false, false, true}, {s, 2 * s, true, false, false},
 			{3 * s, ms, false, false, false}, {3 * s, ms, false, false, true}},
 		"an outage": {{0, 3 * s, true, true, false}, {6 * s, ms, false, true, false}, {6 * s, ms, false, true, false}},

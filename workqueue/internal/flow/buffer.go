@@ -176,7 +176,7 @@ func (b *Buffer[R]) put(rows []R, wanted, most int) (surplus []R) {
 	if b.shrunk {
 		b.shrunk, surplus = false, b.surplus()
 	}
-	if len(rows) == 1 {
+	if len(rows) == 1 && b.shares == nil { // with shares, others may be startable by now
 		b.ready.Signal()
 	} else {
 		b.ready.Broadcast()

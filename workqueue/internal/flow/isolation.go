@@ -94,13 +94,14 @@ func (i *Isolation[R]) Join(b *Buffer[R], rows InFlight[R]) {
 	i.buffers = append(i.buffers, b)
 }
 
-// Leave forgets a buffer.
+// Leave forgets a buffer. Others have its room.
 func (i *Isolation[R]) Leave(b *Buffer[R]) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.buffers = slices.DeleteFunc(i.buffers, func(o *Buffer[R]) bool { return o == b })
 	i.suspects = slices.DeleteFunc(i.suspects, func(s suspect[R]) bool { return s.buffer == b })
 	i.arm(time.Now())
+	i.signal()
 }
 
 // Settled lets others start in the place of rows that are in flight no longer. A nil buffer has no others.
@@ -118,7 +119,7 @@ func (i *Isolation[R]) beginClaim(want int) int {
 	}
 	i.claims.Add(1) // before it asks: suspects that begin to wait now see the claim, or it sees them
 	if want = min(want, i.room()); want == 0 {
-		i.claims.Add(-1)
+		i.endClaim(1) // suspects may have waited for the end of this one
 	}
 	return want
 }
@@ -262,10 +263,14 @@ func (i *Isolation[R]) turn(idle bool) {
 			i.waitsIn.resume(rows)
 		}
 	}
+	i.signal()
+	i.arm(now)
+}
+
+func (i *Isolation[R]) signal() {
 	for _, b := range i.buffers {
 		b.signal()
 	}
-	i.arm(now)
 }
 
 // arm sets the timer for the next turn.

@@ -119,3 +119,32 @@ func TestRoomIsReservedForASuspect(t *testing.T) {
 		}
 	})
 }
+
+// A worker that leaves while a row of its that lost a lease is in flight leaves its room to the others.
+func TestAWorkerLeavesWithASuspect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var i Isolation[*row]
+		w, other := newWorker(&i), newWorker(&i)
+		if started := w.claims(t, &row{Place{Lost: &Losses{Alone: 1}}}); len(started) != 1 {
+			t.Fatalf("%d rows start, want 1", len(started))
+		}
+		wants := make(chan int, 1)
+		go func() {
+			n, _ := other.Await(t.Context())
+			wants <- n
+		}()
+		synctest.Wait()
+		i.Leave(w.Buffer)
+		synctest.Wait()
+		select {
+		case n := <-wants:
+			if n != 20 {
+				t.Errorf("another worker claims %d rows, want 20", n)
+			}
+		default:
+			t.Error("another worker still waits for room")
+			w.ends()
+		}
+	})
+}
