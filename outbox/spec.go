@@ -54,8 +54,8 @@ var (
 	ordered         = keyed.OrderedBy("nullif(@key, '')")
 )
 
-// columns lists the columns of a message, which a claim stores in a delivery. A new one comes last, see docs/domains.md;
-// log.go has those that a log stores. [workqueue.Table.Check] holds a message to the bounds.
+// columns lists the columns of a message, which a claim stores in a delivery. A new one comes last, see
+// docs/domains.md, and log.go has those that a log stores. [workqueue.Table.Check] holds a message to the bounds.
 func columns(c *workqueue.Columns, r *record, d *Delivery) {
 	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true,
 		Bound: workqueue.Bound{Min: 1, Max: MaxTopic}}, &r.Topic, &d.Topic)
