@@ -116,7 +116,7 @@ var goEdits = []edit{
 	{name: "a handler's writes survive a lost lease", file: "workqueue/handler_tx.go",
 		old: "	if err == nil {\n		err = commitSettled(ctx, tx.tx, rows, batch)\n",
 		new: "	{\n		err = commitSettled(ctx, tx.tx, rows, batch)\n", suites: test("workqueue", "TestTx")},
-	{name: "a commit whose reply was lost is told as a lost lease", file: "workqueue/settle.go",
+	{name: "a commit whose reply was lost is told as a lost lease", file: "workqueue/settle_row.go",
 		old: "s.unconfirmed != nil && s.unconfirmed", new: "false && s.unconfirmed",
 		suites: test("workqueue", "ReplyWasLost")},
 	{name: "a repeated settle commits the writes twice", file: "workqueue/handler_tx.go",
@@ -136,7 +136,7 @@ var goEdits = []edit{
 			"TestTx")},
 
 	{name: "a handler that ignores the error of its transaction is acked", file: "workqueue/handler_call.go",
-		old: "if err == nil && d.byTx.Load() == nil {", new: "if false {", suites: test("workqueue",
+		old: "if result == nil && d.byTx.Load() == nil {", new: "if false {", suites: test("workqueue",
 			"TestTxAndTheHandlersResult")},
 	{name: "a handler that a shutdown interrupted counts as failed", file: "workqueue/handler_call.go",
 		old: "		case errors.Is(cause, ErrShutdown):\n			o = interrupted\n", new: "",
