@@ -1,4 +1,4 @@
-.PHONY: ci test test-proof test-browser pictures lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
+.PHONY: ci test test-full test-proof test-browser pictures lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -6,6 +6,10 @@ ci:
 
 test:
 	go test ./... ./cmd/txwork/...
+
+# The same at full size, before a release and each week.
+test-full:
+	TXWORK_TEST_FULL=1 go test -timeout 30m ./... ./cmd/txwork/...
 
 # Tests that take longer, at a small size. `prove`, `liveness` and others below run them at full size.
 test-proof:

@@ -2,7 +2,7 @@ package pgtest
 
 import "os"
 
-// FullEnv is set when tests run at full size: in the gate, where they do so without the race detector, and for mutants.
+// FullEnv is set when tests run at full size: before a release, each week, and for mutants.
 const FullEnv = "TXWORK_TEST_FULL"
 
 // Full tells whether tests run at full size.
