@@ -107,7 +107,7 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 	return rows
 }
 
-// receive makes the delivery of a row, or of a message that is none.
+// receive makes the delivery of a row, or of a message of an [External].
 func (e *engine) receive(base context.Context, d *delivery, row *claimedRow, start int64) {
 	d.claimedRow, d.engine, d.claimed = row, e, start
 	d.settlement.claimRef, d.settlement.row = claimRef{d.ID, d.Token}, row

@@ -23,27 +23,22 @@ type batchRun struct {
 }
 
 // together puts the rows in front that are handled together with the first of those that wait, and returns how many
-// they are, and for what there is room beside them. The others stay in their order.
-func together[R any](waiting []R, of func(R) *delivery) (n int, room flow.Batch[*delivery]) {
+// they are, and their batch, which others may join. The others stay in their order.
+func together[R any](waiting []R, of func(R) *delivery) (n int, batch flow.Batch[*delivery]) {
+	n = 1
 	b := of(waiting[0]).batching
 	if b == nil {
-		return 1, room
+		return n, batch
 	}
-	room = b.from(of(waiting[0]))
-	n = 1
-	for i := 1; i < len(waiting) && n < room.Limit; i++ {
-		joins, full := room.Accept(of(waiting[i]))
-		if full {
-			room.Limit = n
-		}
-		if joins {
-			row := waiting[i]
+	batch = b.from(of(waiting[0]))
+	for i := 1; i < len(waiting) && !batch.IsFull(); i++ {
+		if row := waiting[i]; batch.Offer(of(row)) {
 			copy(waiting[n+1:i+1], waiting[n:i])
 			waiting[n] = row
 			n++
 		}
 	}
-	return n, room
+	return n, batch
 }
 
 // handleBatch calls the handler of rows that belong together until each has an outcome, and takes the rows behind them

@@ -158,20 +158,12 @@ func (x *External[T]) Take(place int, row Row, body T, labels telemetry.Labels) 
 // takes the next row of a key, which does not wait, unless it returns nil.
 func (x *External[T]) Unit(waiting []*ExternalRow, behind func(*ExternalRow) *ExternalRow) (unit []*ExternalRow,
 	taken int) {
-	taken, room := together(waiting, func(r *ExternalRow) *delivery { return r.d })
+	taken, batch := together(waiting, func(r *ExternalRow) *delivery { return r.d })
 	unit = waiting[:taken:taken]
-	for i := 0; i < len(unit) && len(unit) < room.Limit; i++ {
-		next := behind(unit[i])
-		if next == nil {
-			continue
-		}
-		joins, full := room.Accept(next.d)
-		if joins {
+	for i := 0; i < len(unit) && !batch.IsFull(); i++ {
+		if next := behind(unit[i]); next != nil && batch.Offer(next.d) {
 			unit[i].leads(next)
 			unit = append(unit, next)
-		}
-		if full {
-			break
 		}
 	}
 	return unit, taken

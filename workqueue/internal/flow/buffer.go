@@ -124,9 +124,8 @@ func (b *Buffer[R]) awaitRoom(ctx context.Context) (int, error) {
 	}
 }
 
-// wanted returns how many rows the next claim may take, and whether it is worthwhile at once: because half of the
-// target is free, or no handler is at work. A smaller claim that is not may follow after a pause, unless rows are
-// waiting.
+// wanted returns how many rows the next claim may take, and whether to claim at once: because half of the target is
+// free, or no handler is at work. Otherwise a smaller claim may follow after a pause, unless rows are waiting.
 func (b *Buffer[R]) wanted() (want int, enough bool) {
 	most := b.isolation.room()
 	b.mu.Lock()
@@ -223,8 +222,8 @@ func (b *Buffer[R]) Take() (row R, batch *Gathering[R], ok bool) {
 	return row, batch, true
 }
 
-// Finished counts a row that Take has given out, or that was to be put back. It reports whether a claim may have rows
-// for its place.
+// Finished counts a row that Take has given out, or that was to be put back. It reports whether to claim at once: rows
+// of its topic may be waiting in the table.
 func (b *Buffer[R]) Finished(row R, succeeded bool) (wake bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

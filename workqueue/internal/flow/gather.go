@@ -9,10 +9,30 @@ import (
 type Batch[R Row] struct {
 	Limit  int           // of rows, the first included
 	Linger time.Duration // how long it waits for others if it is not full
-	// Accept decides on a row that could join. A full batch takes no more, whether or not it takes this one. Rows are
-	// asked about in the order in which they wait. It is called with the buffer's lock held.
+	// Accept decides whether a row joins, and whether the batch is then full; it may be full without this row. Rows are
+	// asked about in the order in which they wait. In a buffer it is called with the lock held.
 	Accept func(row R) (joins, full bool)
+
+	others int // that have joined the first
+	full   bool
 }
+
+// Offer reports whether a row joins. None joins a batch that is full.
+func (b *Batch[R]) Offer(row R) (joins bool) {
+	if b.IsFull() {
+		return false
+	}
+	if joins, b.full = b.Accept(row); joins {
+		b.others++
+	}
+	return joins
+}
+
+// IsFull reports whether no further row joins.
+func (b *Batch[R]) IsFull() bool { return b.full || b.room() <= 0 }
+
+// room is how many rows it takes at most.
+func (b *Batch[R]) room() int { return b.Limit - 1 - b.others }
 
 // A Gathering is a batch that takes rows.
 type Gathering[R Row] struct {
@@ -43,7 +63,7 @@ func (b *Buffer[R]) begin(first R) *Gathering[R] {
 	}
 	if b.fill(g); !g.ended && g.Linger > 0 {
 		b.gatherings = append(b.gatherings, g)
-		b.feed()
+		b.awaited += g.room()
 		b.signal() // there is room for what it waits for
 	}
 	return g
@@ -84,28 +104,23 @@ func (b *Buffer[R]) feed() {
 	for _, g := range b.gatherings {
 		b.fill(g)
 		if !g.ended {
-			b.awaited += g.Limit - len(g.rows)
+			b.awaited += g.room()
 		}
 	}
 }
 
 // fill moves rows that wait here into a batch.
 func (b *Buffer[R]) fill(g *Gathering[R]) {
-	full := len(g.rows) >= g.Limit
-	if g.ended || !full && len(b.queue) == 0 {
+	if g.ended || !g.IsFull() && len(b.queue) == 0 {
 		return
 	}
 	b.queue = slices.DeleteFunc(b.queue, func(row R) (joins bool) {
-		if full {
-			return false
-		}
-		if joins, full = g.Accept(row); joins {
+		if joins = g.Offer(row); joins {
 			g.rows = append(g.rows, row)
-			full = full || len(g.rows) >= g.Limit
 		}
 		return joins
 	})
-	if full {
+	if g.IsFull() {
 		g.finish()
 	}
 	if len(b.queue) < b.target()/2 {

@@ -74,8 +74,8 @@ type Isolation[R Row] struct {
 	waiting  []R          // the rows with suspects of one claim that have not started
 	waitsIn  *Buffer[R]   // whose rows they are
 	reserved int          // the width of a suspect that was put back for want of room, 0 without one
-	since    time.Time    // when they began to wait, or it was put back
-	rest     time.Time    // until then none waits, and none makes others wait
+	since    time.Time    // when the waiting rows began to wait, or the suspect was put back
+	rest     time.Time    // until then no suspect waits, and none makes others wait
 	timer    *time.Timer  // of the next turn that nothing else causes
 }
 
@@ -136,11 +136,15 @@ func (i *Isolation[R]) endClaim(rows int) {
 }
 
 // admit decides which claimed rows, already in flight, may start: the first ones that the width has room for. The
-// others are to be put back, and keep their place. Suspects wait until those have been, and until other claims have
-// ended, so that none of these rows is lost with a suspect which ends the process at once. If the first row is a
-// suspect for which there is no room, it is put back, too, with what no handler has begun, and room for it is reserved:
-// until there is some no worker claims. Claimed, it would be lost with a row in flight that ends the process. lost
-// tells whether one of the rows has lost a lease: otherwise none is a suspect.
+// others are to be put back, and keep their place. lost tells whether one of the rows has lost a lease: otherwise none
+// is a suspect.
+//
+// Suspects wait until the others have been put back and other claims have ended, so that none of these rows is lost
+// with a suspect that ends the process at once.
+//
+// If the first row is a suspect for which there is no room, it is put back as well, with what no handler has begun, and
+// room for it is reserved: until there is some, no worker claims. Kept, it would be lost with a row in flight that ends
+// the process.
 func (i *Isolation[R]) admit(b *Buffer[R], rows []R, lost bool) (admitted, back []R, most int) {
 	if i == nil || !i.active.Load() && !lost {
 		return rows, nil, math.MaxInt
@@ -237,7 +241,8 @@ func (i *Isolation[R]) room() int {
 }
 
 // turn starts the rows that wait, if few enough are in flight or they have waited long enough, and lets the workers
-// look for room. A reservation ends as well if there was room for a claim, and it was idle: others have the suspect.
+// look for room. A reservation also ends if there was room for a claim, and the claim found nothing (idle): another
+// process has the suspect.
 func (i *Isolation[R]) turn(idle bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

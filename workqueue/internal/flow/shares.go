@@ -205,7 +205,7 @@ func (b *Buffer[R]) Stuck() (rooms map[string]int) {
 		room := (b.allowed(s, now) - s.running) * max(s.each, 1)
 		for _, g := range b.gatherings {
 			if !g.ended && g.rows[0].Place().share == s {
-				room += g.Limit - len(g.rows)
+				room += g.room()
 			}
 		}
 		for _, row := range b.queue {
