@@ -111,7 +111,7 @@ func migratedUnits() []unit {
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule").scheduled(),
-		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim"),
+		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim", "retain"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "history: what happened, by minutes and hours", Table: "history",
@@ -140,7 +140,7 @@ func logUnit() unit {
 	}
 	u = u.with("dedup", "later")
 	u.Writers = u.named([]string{"append", "turn", "storage"})
-	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase",
+	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "thin", "rebase",
 		"rows_moved", "dedup_moved", "take_over", "move_rows", "moved_back", "dedup_back", "give_back")
 }
 

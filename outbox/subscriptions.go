@@ -34,6 +34,14 @@ type Subscription struct {
 	// Lanes is how many consumers can read it at the same time, at most 64. Messages of one key are in one lane.
 	// Default: 1; in a change, as they are.
 	Lanes int
+
+	// MaxAge and MaxMessages are its retention. A subscription whose messages are older, or behind which the log has
+	// more messages, of whatever topic, passes over the oldest of them, as [Outbox.Cut] does, and logs a warning. Whoever
+	// maintains the log sees to it, once the subscription is a minute or a tenth beyond. The age is at most 7 days, and
+	// messages that were rolled back count. Default: none, so that it keeps everything; in a change, as they are, and a
+	// negative one is none.
+	MaxAge      time.Duration
+	MaxMessages int64
 }
 
 // A Start is a place of a log: [Now], [Beginning], or [At] a time.
@@ -85,6 +93,9 @@ type SubscriptionInfo struct {
 	Paused    bool
 	CreatedAt time.Time
 
+	MaxAge      time.Duration // its retention; 0: none
+	MaxMessages int64         // 0: none
+
 	Live    int64         // parked messages that have not ended
 	Dead    int64         // dead letters
 	Lost    int64         // messages that it has passed over since it was made
@@ -118,13 +129,14 @@ func (o *Outbox) Subscribe(ctx context.Context, tx workqueue.Tx, s Subscription)
 		return err
 	}
 	return o.onSubscription(ctx, tx, "subscribe", "$1::text, $2::text[], $3::text::jsonb, $4::text::timestamptz, "+
-		"coalesce(nullif($5::integer, 0), 1)", nil, s.Name, topics, headers, s.From.String(), s.Lanes)
+		"coalesce(nullif($5::integer, 0), 1), $6::bigint * interval '1 microsecond', $7::bigint", nil, s.Name, topics,
+		headers, s.From.String(), s.Lanes, max(s.MaxAge.Microseconds(), 0), max(s.MaxMessages, 0))
 }
 
-// ChangeSubscription sets the topics, headers and lanes of a subscription, of which nil and 0 stay as they are: the
-// topic * is all topics, and an empty map no headers. From is not changed: see [Outbox.Replay]. The change holds from
+// ChangeSubscription sets the topics, headers, lanes and retention of a subscription, of which nil and 0 stay as they
+// are: the topic * is all topics, an empty map no headers, and a negative bound none. From is not changed: see [Outbox.Replay]. The change holds from
 // what each lane has settled, which is returned. Consumers that have a page in hand lose it, and its messages are
-// delivered again if they are still the subscription's.
+// delivered again if they are still the subscription's. A change of nothing but the retention takes no page.
 //
 // Lanes can be changed while all lanes are at one place with nothing in hand, as they are after a Replay in the same
 // transaction. In SQL it is outbox_log_change.
@@ -136,8 +148,9 @@ func (o *Outbox) ChangeSubscription(ctx context.Context, tx workqueue.Tx, s Subs
 	if err != nil {
 		return nil, err
 	}
-	return o.moves(ctx, tx, "change", "$1::text, $2::text[], $3::text::jsonb, nullif($4::integer, 0)",
-		nothingAgain, s.Name, topics, headers, s.Lanes)
+	return o.moves(ctx, tx, "change", "$1::text, $2::text[], $3::text::jsonb, nullif($4::integer, 0), "+
+		"$5::bigint * interval '1 microsecond', $6::bigint", nothingAgain, s.Name, topics, headers, s.Lanes,
+		bound(s.MaxAge.Microseconds()), bound(s.MaxMessages))
 }
 
 // PauseSubscription stops a subscription when tx commits: consumers settle what they have in hand, and get nothing
@@ -199,17 +212,17 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		var i SubscriptionInfo
 		var l LaneLag
 		var topics, headers *string
-		var age, oldest float64
+		var age, oldest, maxAge float64
 		var since, until *time.Time
 		var cause *string
-		err := scan(&i.Name, &topics, &headers, &i.Paused, &i.CreatedAt, &i.Live, &i.Dead, &i.Lost, &i.Tick, &age,
+		err := scan(&i.Name, &topics, &headers, &i.Paused, &i.CreatedAt, &maxAge, &i.MaxMessages, &i.Live, &i.Dead, &i.Lost, &i.Tick, &age,
 			&l.Lane, &l.Messages, &l.More, &oldest, &l.InHand, &l.Attempts, &l.Retained,
 			&since, &until, &cause)
 		if err != nil {
 			return err
 		}
 		if len(all) == 0 || all[len(all)-1].Name != i.Name {
-			i.TickAge = seconds(age)
+			i.TickAge, i.MaxAge = seconds(age), seconds(maxAge)
 			if since != nil && until != nil && cause != nil {
 				i.UnavailableSince, i.RestsUntil, i.Cause = *since, *until, *cause
 			}
@@ -227,7 +240,8 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		return nil
 	}, `SELECT s.name, CASE WHEN s.topics IS NOT NULL THEN
 			array_to_json(s.topics || ARRAY(SELECT p || '*' FROM unnest(s.prefixes) AS p))::text END,
-		s.headers::text, s.paused, s.created_at, l.live, l.dead,
+		s.headers::text, s.paused, s.created_at,
+		coalesce(extract(epoch FROM s.max_age), 0)::float8, coalesce(s.max_messages, 0), l.live, l.dead,
 		(SELECT coalesce(sum(o.messages), 0)::bigint FROM `+o.named("loss")+` AS o
 			WHERE o.subscription = s.name AND o.at >= s.created_at),
 		coalesce(l.tick, 0), coalesce(l.tick_seconds, 0), l.lane, l.messages, l.more, l.seconds, l.in_hand, l.attempts,
@@ -244,6 +258,14 @@ func decode(text *string, into any) error {
 		return nil
 	}
 	return json.Unmarshal([]byte(*text), into)
+}
+
+// bound is what a change makes of a retention: 0 leaves it as it is.
+func bound(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return max(n, 0)
 }
 
 // filter encodes what selects messages: nil is all of them.

@@ -2,8 +2,11 @@ package workqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
@@ -39,18 +42,41 @@ func (q *Queue) SweepOne(ctx context.Context, suffix string, limit int) (int, er
 }
 
 func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, err error) {
+	var told string
 	c := conn.Call{
 		Statement: conn.Statement{
 			Name: suffix, Params: []string{"max_rows"},
-			Text: fmt.Sprintf("SELECT %s($1::int)", q.table.view.Function(suffix)),
+			Text: fmt.Sprintf("SELECT %s($1::int), coalesce(current_setting('txwork.told_%s', true), '')",
+				q.table.view.Function(suffix), suffix),
 		},
 		Args: map[string]any{"max_rows": limit},
-		Row:  func(scan func(...any) error) error { return scan(&n) },
+		Row:  func(scan func(...any) error) error { return scan(&n, &told) },
 	}
 	ctx, call := q.table.telemetry.Start(ctx, telemetry.Sweep, limit)
 	err = q.exec.run(ctx, c)
 	call.End(telemetry.Event{Changed: n, Err: err})
+	if err == nil && n > 0 {
+		q.table.tell(ctx, told)
+	}
 	return n, err
+}
+
+// tell logs what a sweep has told, see [Spec].Sweeps.
+func (t *Table) tell(ctx context.Context, told string) {
+	var all []map[string]any
+	if json.Unmarshal([]byte(told), &all) != nil {
+		return // it has told nothing
+	}
+	for _, facts := range all {
+		message, _ := facts["message"].(string)
+		var attrs []slog.Attr
+		for _, name := range slices.Sorted(maps.Keys(facts)) {
+			if name != "message" {
+				attrs = append(attrs, slog.Any(name, facts[name]))
+			}
+		}
+		t.telemetry.Log(ctx, slog.LevelWarn, message, attrs...)
+	}
 }
 
 // anyLive tells whether there are rows that have not ended.

@@ -87,11 +87,11 @@ func (a *app) printLogs(w io.Writer, all []operate.Log) error {
 
 func printLags(w io.Writer, all []operate.Subscription) error {
 	g := newGrid(w, "SUBSCRIPTION", "LANES", "IN HAND", "MESSAGES", "OLDEST", "BEHIND", "STATE", "PARKED", "DEAD",
-		"RETAINED")
+		"LOST", "KEEPS", "RETAINED")
 	for _, s := range all {
 		g.add(named(s.Name), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast),
 			ageOrDash(s.Oldest), ageOrDash(s.Behind), subscriptionState(&s), fmt.Sprint(s.Live),
-			fmt.Sprint(s.DeadLetters), kilobytes(s.Retained))
+			fmt.Sprint(s.DeadLetters), fmt.Sprint(s.Lost), shownRetention(s.Retention), kilobytes(s.Retained))
 	}
 	if err := g.flush(); err != nil {
 		return err

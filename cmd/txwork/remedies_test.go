@@ -214,6 +214,10 @@ var remedies = []remedy{
 		c.logged("10 days")
 		c.log("SELECT outbox_log_replay('audit', now())")
 	})},
+	{code: "subscription-losing", make: against(func(c *cli) {
+		c.logged("1 hour")
+		c.run("subscriptions", "change", "audit", "--max-age", "65m").ok()
+	})},
 	{code: "subscription-unserved", only: "cut", make: against(func(c *cli) { c.logged("1 hour") }),
 		then: (*cli).cut},
 	{code: "subscription-unserved", only: "remove", make: against(func(c *cli) { c.logged("1 hour") }),

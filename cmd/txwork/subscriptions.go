@@ -71,9 +71,11 @@ type shownSubscription struct {
 	Rest      *operate.Rest     `json:"rest,omitempty"`    // its destination is unavailable
 	Live      int64             `json:"parked"`            // parked messages that have not ended
 	Dead      int64             `json:"dead_letters"`      // parked messages that failed
-	Lost      int64             `json:"lost"`              // messages that it was moved past, by cut or replay
+	Lost      int64             `json:"lost"`              // messages that it was moved past, by cut, replay or its retention
 	Lanes     []shownLane       `json:"lanes"`             // how far each of its lanes is behind
 	CreatedAt time.Time         `json:"created_at"`
+
+	operate.Retention
 }
 
 // A shownLane says how far a lane is behind.
@@ -119,7 +121,8 @@ func newSubscriptionsListCommand(a *app) *cobra.Command {
 
 func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
 	s := shownSubscription{Name: i.Name, Topics: i.Topics, Headers: i.Headers, Paused: i.Paused, Live: i.Live,
-		Dead: i.Dead, Lost: i.Lost, CreatedAt: i.CreatedAt.UTC()}
+		Dead: i.Dead, Lost: i.Lost, CreatedAt: i.CreatedAt.UTC(),
+		Retention: operate.Retention{MaxAge: i.MaxAge.Seconds(), MaxMessages: i.MaxMessages}}
 	if !i.UnavailableSince.IsZero() {
 		s.Rest = &operate.Rest{Unavailable: time.Since(i.UnavailableSince).Seconds(),
 			Probe: max(time.Until(i.RestsUntil).Seconds(), 0), Cause: i.Cause}
@@ -133,18 +136,18 @@ func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
 
 func (a *app) printSubscriptions(all []shownSubscription) error {
 	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "STATE", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
-		"DEAD", "LOST", "RETAINED")
+		"DEAD", "LOST", "KEEPS", "RETAINED")
 	for _, s := range all {
 		state := operate.Subscription{Paused: s.Paused, Rest: s.Rest}
-		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost)} // the subscription
+		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost), shownRetention(s.Retention)} // the subscription
 		for _, l := range s.Lanes {
 			oldest := "-"
 			if l.Messages > 0 {
 				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
 			}
 			g.add(named(s.Name), fmt.Sprint(l.Lane), shownTopics(s.Topics), subscriptionState(&state),
-				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], kilobytes(l.Retained))
-			of = []string{"", "", ""} // only once
+				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], of[3], kilobytes(l.Retained))
+			of = []string{"", "", "", ""} // only once
 		}
 	}
 	if err := g.flush(); err != nil {
@@ -163,6 +166,35 @@ func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription) {
 	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; "+
 		"repeat for more (default: any, or as they are)")
 	flags.IntVar(&s.Lanes, "lanes", 0, "how many consumers can read it at once (default: 1, or as it is)")
+}
+
+// A retentionFlags is the flags that bound how far a subscription may be behind.
+type retentionFlags struct {
+	age      age
+	messages int64
+	flags    *pflag.FlagSet
+}
+
+func (r *retentionFlags) addFlags(flags *pflag.FlagSet) {
+	r.flags = flags
+	flags.Var(&r.age, "max-age", "give up messages that are older than this, at most 7d; 0: none (default: none, or as it is)")
+	flags.Int64Var(&r.messages, "max-messages", 0, "give up messages behind which the log has more than this; 0: none "+
+		"(default: none, or as it is)")
+}
+
+// set sets the retention of a subscription: 0 as a flag is none, which is negative in Go.
+func (r *retentionFlags) set(s *outbox.Subscription) error {
+	if r.messages < 0 {
+		return usagef("--max-messages is %d, it cannot be negative", r.messages)
+	}
+	s.MaxAge, s.MaxMessages = r.age.Duration, r.messages
+	if r.age.Given && s.MaxAge == 0 {
+		s.MaxAge = -1
+	}
+	if r.flags.Changed("max-messages") && s.MaxMessages == 0 {
+		s.MaxMessages = -1
+	}
+	return nil
 }
 
 // A startFlag is the flag --start: a time, an age, now or beginning.
@@ -209,13 +241,18 @@ type addedSubscription struct {
 
 func newSubscriptionsAddCommand(a *app) *cobra.Command {
 	var s outbox.Subscription
+	var keeps retentionFlags
 	from := startFlag{text: "now"}
 	cmd := newCommand("add NAME [--topic TOPIC...]", "Make a subscription", cobra.ExactArgs(1))
 	selectFlags(cmd.Flags(), &s)
+	keeps.addFlags(cmd.Flags())
 	cmd.Flags().Var(&from, "start", startUsage)
 	asJSON := jsonFlag(cmd, addedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name, s.From = args[0], from.start
+		if err := keeps.set(&s); err != nil {
+			return err
+		}
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
 			var f operate.SubscriptionFilter
 			err := d.Act(cmd.Context(), subscriptionAct("subscribe", s.Name), func(tx workqueue.Tx) (n int, err error) {

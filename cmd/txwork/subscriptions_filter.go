@@ -32,12 +32,12 @@ func printMatching(w io.Writer, f operate.SubscriptionFilter) error {
 
 // printFilters shows what a change has made of a filter.
 func printFilters(w io.Writer, before, after operate.SubscriptionFilter) error {
-	g := newGrid(w, "", "TOPICS", "HEADERS", "LANES")
+	g := newGrid(w, "", "TOPICS", "HEADERS", "LANES", "KEEPS")
 	for _, f := range []struct {
 		when string
 		operate.SubscriptionFilter
 	}{{"before", before}, {"after", after}} {
-		g.add(f.when, shownTopics(f.Topics), shownHeaders(f.Headers), fmt.Sprint(f.Lanes))
+		g.add(f.when, shownTopics(f.Topics), shownHeaders(f.Headers), fmt.Sprint(f.Lanes), shownRetention(f.Retention))
 	}
 	if err := g.flush(); err != nil {
 		return err
@@ -61,6 +61,21 @@ func shownHeaders(headers map[string]string) string {
 		return "-"
 	}
 	return cell(strings.Join(all, " "), cellWidth)
+}
+
+// shownRetention says beyond which age and number messages are given up.
+func shownRetention(r operate.Retention) string {
+	var all []string
+	if r.MaxAge > 0 {
+		all = append(all, rough(seconds(r.MaxAge)))
+	}
+	if r.MaxMessages > 0 {
+		all = append(all, plural(int(r.MaxMessages), "message"))
+	}
+	if all == nil {
+		return "all"
+	}
+	return strings.Join(all, ", ")
 }
 
 // refuseUnknown refuses a filter that has found nothing because it names a subscription that the log of the schema does

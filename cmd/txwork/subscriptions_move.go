@@ -63,11 +63,13 @@ func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 	var s outbox.Subscription
 	var from startFlag
 	var k asking
+	var keeps retentionFlags
 	var allTopics, anyHeaders bool
-	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has, or its lanes",
+	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has, its lanes, or its retention",
 		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	selectFlags(flags, &s)
+	keeps.addFlags(flags)
 	flags.BoolVar(&allTopics, "all-topics", false, "messages of all topics, as --topic '*'")
 	flags.BoolVar(&anyHeaders, "any-headers", false, "messages with any headers, or none")
 	flags.Var(&from, "replay-from", "replay before, from this start on: then lanes can always be changed")
@@ -81,6 +83,9 @@ func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 		}
 		if anyHeaders {
 			s.Headers = map[string]string{}
+		}
+		if err := keeps.set(&s); err != nil {
+			return err
 		}
 		k.yes = k.yes || from.text == "" // without a replay nothing is lost or repeated
 		return a.moveSubscription(cmd.Context(), subscriptionMove{verb: "change", done: "changed", name: s.Name,

@@ -98,6 +98,31 @@ func TestSubscriptions(t *testing.T) {
 	c.run("subscriptions", "remove", "search", "--yes").exits(exitFailure).says("not that of a subscription")
 }
 
+// A retention is set with a subscription, changed, shown, and kept to by whoever maintains.
+func TestARetentionOfASubscription(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search", "--max-age", "8d").exits(exitFailure).says("max_age", "between 0 and 7 days")
+	c.run("subscriptions", "add", "search", "--max-messages", "-1").exits(exitUsage).says("cannot be negative")
+	c.run("subscriptions", "add", "search", "--start", "beginning", "--max-age", "2h", "--max-messages", "1000").ok()
+	c.run("subscriptions", "list").ok().prints("KEEPS", "2h, 1000 messages", "all")
+	c.run("subscriptions", "list", "--json").ok().prints(`"max_age_seconds":7200,"max_messages":1000`)
+	c.run("stats", "outbox_log").ok().prints("KEEPS", "2h, 1000 messages")
+	c.run("subscriptions", "change", "search", "--max-messages", "0").ok().
+		prints("KEEPS", "2h, 1000 messages", "2h")
+	c.run("subscriptions", "change", "search", "--max-age", "0s", "--max-messages", "5", "--json").ok().
+		prints(`"max_age_seconds":7200}`, `"max_messages":5}`)
+	c.run("subscriptions", "change", "search", "--max-age", "30m", "--max-messages", "0").ok()
+	c.log("UPDATE outbox_log_tick SET at = at - interval '1 hour'")
+	r := c.run("reap", "outbox_log_parked").ok()
+	if !strings.Contains(r.stderr, "has lost messages") || !strings.Contains(r.stderr, "subscription=search") ||
+		!strings.Contains(r.stderr, "messages=1") {
+		t.Errorf("the log of reap: %s", r.stderr)
+	}
+	c.run("subscriptions", "list", "--json").ok().prints(`"lost":1`)
+	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok().prints("1 message again")
+}
+
 // changesLanes changes the lanes of the subscription search while a consumer has a page, and nothing else.
 func (c *cli) changesLanes() {
 	c.t.Helper()

@@ -56,6 +56,15 @@ var logChecks = []check{
 		look:    inLog(pausedSubscriptions),
 	},
 	{
+		code: "subscription-losing", severity: Warning,
+		title:   "a subscription that has lost messages by its retention in the last day, or is about to",
+		from:    "80 % of its retention",
+		meaning: "The messages are not delivered to this subscription, unless it is replayed.",
+		remedy: "find out why it is behind; `txwork subscriptions change NAME` with a longer `--max-age` or more " +
+			"`--max-messages`",
+		look: inLog(losingSubscriptions),
+	},
+	{
 		code: "log-untrimmed", severity: Warning, fixes: true,
 		title:   "messages of a log that all subscriptions have passed and nobody removes",
 		from:    rough(untrimmed),
@@ -77,7 +86,7 @@ type logTable struct {
 }
 
 // judgedSubscriptions are those that have been behind for longer than a threshold.
-type judgedSubscriptions struct{ unread, behind, paused []survey.Subscription }
+type judgedSubscriptions struct{ unread, behind, paused, losing []survey.Subscription }
 
 // inLog examines the log of the schema, if it has one. A role that sees a part of it examines nothing: the functions of
 // the log refuse it.
@@ -214,6 +223,9 @@ func (l *logTable) judge(ctx context.Context, x *examination) (judgedSubscriptio
 	var j judgedSubscriptions
 	for _, s := range all {
 		age, first := seconds(s.Age()), before[s.Name]
+		if s.Retention.GivenUp > 0 || s.Used() > nearRetention {
+			j.losing = append(j.losing, s)
+		}
 		switch {
 		case s.Paused && age > x.Thresholds.Backlog:
 			j.paused = append(j.paused, s)
@@ -317,6 +329,56 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 	}
 	return l.shown(all, "paused subscription"), err
 }
+
+// nearRetention is the part of its retention from which on a subscription is about to lose messages.
+const nearRetention = 0.8
+
+func losingSubscriptions(ctx context.Context, x *examination, l *logTable) (all []Finding, err error) {
+	j, err := l.judge(ctx, x)
+	for _, s := range j.losing {
+		r := s.Retention
+		facts := evidence("subscription", s.Name, "max_age_seconds", seconds(r.MaxAge), "max_messages", r.MaxMessages,
+			"used", math.Round(100*s.Used())/100, "lost_last_day", r.GivenUp, "lost", r.Lost)
+		f := Finding{
+			Title: fmt.Sprintf("%s: subscription %s is at %.0f %% of its retention, beyond which it loses messages: %s",
+				l.Name, s.Name, 100*s.Used(), behind(&s)),
+			Evidence: []Evidence{facts},
+			Remedy: Remedy{
+				Do: "Find out why the subscription is behind: another finding may say. If its messages are needed, let it " +
+					"keep more of them meanwhile.",
+				Commands: l.keepMore(x, &s),
+			},
+		}
+		if r.GivenUp > 0 {
+			f.Title = fmt.Sprintf("%s: subscription %s has lost %s by its retention in the last day", l.Name, s.Name,
+				counted(r.GivenUp, false, "message"))
+			if r.GivenUpUntil != nil {
+				f.Title += ", up to those of " + r.GivenUpUntil.UTC().Format(time.RFC3339)
+			}
+			f.Remedy.Do += " What it has lost is kept for a week, and is delivered if the subscription is replayed."
+		}
+		all = append(all, f)
+	}
+	return l.shown(all, "subscription"), err
+}
+
+// keepMore is the command that doubles the retention of a subscription that is about to exceed it.
+func (l *logTable) keepMore(x *examination, s *survey.Subscription) []string {
+	if s.Used() <= nearRetention {
+		return nil
+	}
+	args := []string{"subscriptions", "change", s.Name}
+	if age := s.Retention.MaxAge; age > 0 {
+		args = append(args, "--max-age", fmt.Sprintf("%.0fs", min(2*age, maxRetention.Seconds())))
+	}
+	if n := s.Retention.MaxMessages; n > 0 {
+		args = append(args, "--max-messages", fmt.Sprint(2*n))
+	}
+	return []string{x.command(args...)}
+}
+
+// maxRetention is the longest that a subscription can have.
+const maxRetention = 7 * 24 * time.Hour
 
 // doesNotEnd is about a move of an outbox that waits for rows which do not move.
 func (l *logTable) doesNotEnd(x *examination, m *survey.Move) Finding {

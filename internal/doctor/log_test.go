@@ -84,6 +84,36 @@ func TestASubscriptionWithoutMessagesThatNobodyReads(t *testing.T) {
 	w.finds("subscription-unserved", []string{"subscription nothing: 0 messages, for 50 min"})
 }
 
+// A subscription that is about to lose messages by its retention is named before it does, and for a day afterwards.
+func TestASubscriptionThatLosesMessages(t *testing.T) {
+	w := newLogWard(t, "billing", "search")
+	w.wrote(3, true)
+	w.exec("SELECT outbox_log_change('billing', max_age => '1 hour')")
+	w.exec("SELECT outbox_log_change('search', max_age => '2 hours', max_messages => 100)")
+	want := []string{"subscription billing is at 83 % of its retention", "3 messages, for 50 min"}
+	f := w.finds("subscription-losing", want)
+	if all := w.all("subscription-losing"); len(all) != 1 || f.Severity != doctor.Warning || len(f.Remedy.Commands) != 1 ||
+		!strings.Contains(f.Remedy.Commands[0], "subscriptions change billing --max-age 7200s") {
+		t.Errorf("findings %+v, want that of billing", all)
+	}
+	w.exec("SELECT outbox_log_change('billing', max_age => '2 hours')")
+	w.goneAfter(f, byWord, want)
+	w.exec("SELECT outbox_log_change('search', max_messages => 3)")
+	w.finds("subscription-losing", []string{"subscription search is at 100 % of its retention"})
+	w.exec("SELECT outbox_log_change('search', max_messages => 0)")
+	w.exec("SELECT outbox_log_change('billing', max_age => '10 minutes')")
+	w.exec("SELECT outbox_log_parked_retain(100)")
+	f = w.finds("subscription-losing", []string{"subscription billing has lost 3 messages by its retention in the last " +
+		"day, up to those of "})
+	if len(f.Remedy.Commands) > 0 || f.Evidence[0].Get("lost_last_day") != int64(3) {
+		t.Errorf("a loss: %+v", f)
+	}
+	w.exec("UPDATE outbox_log_loss SET at = at - interval '25 hours'")
+	if left := w.all("subscription-losing"); len(left) > 0 {
+		t.Errorf("findings a day later: %+v", left)
+	}
+}
+
 // A consumer between two pages has nothing in hand, and moves on.
 func TestASubscriptionThatIsBehind(t *testing.T) {
 	w := newLogWard(t, "billing")
@@ -270,7 +300,7 @@ func (w *ward) skipsLog(pool *pgxpool.Pool, reason string) {
 		}
 	}
 	for _, code := range []string{"log-restored", "log-unticked", "subscription-unserved", "subscription-behind",
-		"subscription-paused", "log-untrimmed"} {
+		"subscription-paused", "subscription-losing", "log-untrimmed"} {
 		if s := of[code]; !strings.Contains(s.Reason, reason) || s.Remedy == "" {
 			w.Errorf("%s was skipped so: %+v, want %q", code, s, reason)
 		}

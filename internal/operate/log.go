@@ -45,6 +45,15 @@ type Subscription struct {
 	Retained    int64   `json:"retained_bytes"`    // what the log keeps until it has passed it
 	Lanes       []Lane  `json:"lanes"`             // in the order of their numbers
 	Rest        *Rest   `json:"rest,omitempty"`    // its destination is unavailable
+	Lost        int64   `json:"lost"`              // messages that it was moved past, by cut, replay or its retention
+
+	Retention
+}
+
+// A Retention bounds how far a subscription may be behind.
+type Retention struct {
+	MaxAge      float64 `json:"max_age_seconds,omitempty"` // messages that are older are lost to it; missing: none are
+	MaxMessages int64   `json:"max_messages,omitempty"`    // messages of the log, of which it loses older ones; missing: it loses none
 }
 
 // A Rest is that of a subscription whose destination is unavailable.
@@ -110,6 +119,7 @@ func newSubscription(s *survey.Subscription) Subscription {
 	shown := Subscription{Name: s.Name, Paused: s.Paused, Oldest: s.Oldest(), Behind: s.Age(), InHand: s.InHand(),
 		Live: s.Live, DeadLetters: s.Dead, Retained: s.Retained()}
 	shown.Messages, shown.AtLeast = s.Messages()
+	shown.Lost, shown.Retention = s.Retention.Lost, Retention{s.Retention.MaxAge, s.Retention.MaxMessages}
 	if r := s.Rest; r != nil {
 		shown.Rest = &Rest{r.Seconds, max(r.Probe, 0), r.Cause}
 	}

@@ -25,6 +25,8 @@ type SubscriptionFilter struct {
 	Tick     int64             `json:"tick"`              // the lane that is furthest behind has passed what this tick has seen; 0: nothing
 	Newest   int64             `json:"newest"`            // messages at the end of the log that were looked at, at most 1000
 	Matching int64             `json:"matching"`          // how many of these it selects
+
+	Retention
 }
 
 // newestMessages is among how many messages those are looked for that a filter selects.
@@ -35,10 +37,10 @@ func (d *DB) SubscriptionFilter(ctx context.Context, tx workqueue.Tx, name strin
 	q := func(suffix string) string { return pgx.Identifier{d.Schema, postgres.LogTable + suffix}.Sanitize() }
 	var topics, headers *string
 	err = tx.Query(ctx, func(scan func(...any) error) error {
-		return scan(&topics, &headers, &f.Lanes, &f.Tick, &f.Newest, &f.Matching)
+		return scan(&topics, &headers, &f.Lanes, &f.Tick, &f.Newest, &f.Matching, &f.MaxAge, &f.MaxMessages)
 	}, fmt.Sprintf(`SELECT to_json(s.topics || ARRAY(SELECT p || '*' FROM unnest(s.prefixes) AS p))::text,
 		s.headers::text, s.lanes::integer, (SELECT min((p.seen).n) FROM %s AS p WHERE p.subscription = s.name),
-		n.all, n.matching
+		n.all, n.matching, coalesce(extract(epoch FROM s.max_age), 0)::float8, coalesce(s.max_messages, 0)
 		FROM %s AS s CROSS JOIN LATERAL (
 			SELECT count(*) AS all, count(*) FILTER (WHERE %s AND %s) AS matching
 			FROM (SELECT * FROM %s AS m ORDER BY m.xid DESC, m.seq DESC LIMIT $2) AS m) AS n

@@ -83,19 +83,20 @@ func TestEveryFunctionIsSafeToCall(t *testing.T) {
 
 // definers lists the functions that run with their owner's rights, by the end of their names, with the reason.
 var definers = map[string]string{
-	"_key_place":    "a place is behind rows that the writer does not see; it returns nothing else",
-	"_key_enter":    "a trigger; it writes a note, which no other writer may",
-	"_key_wait":     "the same",
-	"_key_note":     "the same",
-	"_key_move":     "a trigger; who replaces a row may not release it; it touches no other row",
-	"_join_settled": "the same",
-	"_join_row":     "a row that is hidden is not one that is gone; it returns an id, and nothing else",
-	"_record":       "a trigger; it writes a history, which no other writer may",
-	"_give_slot":    "a trigger; it frees a slot, which no other role may",
-	"_append_due":   "workers may not remove messages; it moves what is due to the log",
-	"_parked_trim":  "workers may not remove messages; it removes what all have passed, after a fixed time",
-	"audit_trim":    "a trigger; it removes what is too old, which no other role may",
-	"jobs_forget":   "a trigger; policies hide the attempts of a job that is deleted",
+	"_key_place":     "a place is behind rows that the writer does not see; it returns nothing else",
+	"_key_enter":     "a trigger; it writes a note, which no other writer may",
+	"_key_wait":      "the same",
+	"_key_note":      "the same",
+	"_key_move":      "a trigger; who replaces a row may not release it; it touches no other row",
+	"_join_settled":  "the same",
+	"_join_row":      "a row that is hidden is not one that is gone; it returns an id, and nothing else",
+	"_record":        "a trigger; it writes a history, which no other writer may",
+	"_give_slot":     "a trigger; it frees a slot, which no other role may",
+	"_append_due":    "workers may not remove messages; it moves what is due to the log",
+	"_parked_trim":   "workers may not remove messages; it removes what all have passed, after a fixed time",
+	"_parked_retain": "workers may not record a loss; it passes over what the retention that operators set allows",
+	"audit_trim":     "a trigger; it removes what is too old, which no other role may",
+	"jobs_forget":    "a trigger; policies hide the attempts of a job that is deleted",
 }
 
 // has tells whether a list contains the end of a function's name.

@@ -89,7 +89,30 @@ type Subscription struct {
 	Paused     bool
 	Live, Dead int64 // parked messages that have not ended, and dead letters
 	Rest       *Rest // nil: its destination is not known to be unavailable
+	Retention  Retention
 	Lanes      []LogLane
+}
+
+// A Retention is that of a subscription, and what it has lost.
+type Retention struct {
+	MaxAge       float64 // seconds; 0: no bound
+	MaxMessages  int64   // 0: no bound
+	Lost         int64   // messages that the subscription has passed over since it was made, for whatever reason
+	GivenUp      int64   // of these, what its retention has passed over in the last day
+	GivenUpUntil *time.Time
+}
+
+// Used is which part of its retention a subscription is behind: beyond 1 messages are lost. 0 if it has none.
+func (s *Subscription) Used() (part float64) {
+	for _, l := range s.Lanes {
+		if l.Behind > 0 && s.Retention.MaxAge > 0 {
+			part = max(part, l.Behind/s.Retention.MaxAge)
+		}
+		if s.Retention.MaxMessages > 0 {
+			part = max(part, float64(l.Numbers)/float64(s.Retention.MaxMessages))
+		}
+	}
+	return part
 }
 
 // A Rest is that of a destination that is unavailable.
@@ -122,6 +145,12 @@ type LogLane struct {
 
 	Unavailable, Probe *float64 // of the subscription, see Rest
 	Cause              *string
+
+	Numbers       int64   // that the log has drawn since
+	MaxAge        float64 // these are of the subscription, see Retention
+	MaxMessages   int64
+	Lost, GivenUp int64
+	GivenUpUntil  *time.Time
 }
 
 // Messages of a log that are looked at to see how far subscriptions are behind: of all lanes, and of each at most.
@@ -136,7 +165,8 @@ func Subscriptions(ctx context.Context, r Reader, l *Log) (all []Subscription, e
 	for _, lane := range lanes {
 		if n := len(all); n == 0 || all[n-1].Name != lane.Subscription {
 			all = append(all, Subscription{Name: lane.Subscription, Paused: lane.Paused, Live: lane.Live,
-				Dead: lane.Dead, Rest: lane.rest()})
+				Dead: lane.Dead, Rest: lane.rest(), Retention: Retention{lane.MaxAge, lane.MaxMessages, lane.Lost,
+					lane.GivenUp, lane.GivenUpUntil}})
 		}
 		s := &all[len(all)-1]
 		s.Lanes = append(s.Lanes, lane)
@@ -226,7 +256,7 @@ type Loss struct {
 	At             time.Time
 	Messages       int64
 	Oldest, Newest time.Time // when these were written
-	Why            string    // cut or replay
+	Why            string    // cut, retention, replay or remove
 }
 
 // maxLosses is how many losses are looked at to find the latest.

@@ -2456,6 +2456,8 @@ BEGIN
                 n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_log_parked_reap_expired"($2) AS r);
             WHEN 'trim' THEN
                 n := (SELECT "{{schema}}"."outbox_log_parked_trim"($2));
+            WHEN 'retain' THEN
+                n := (SELECT "{{schema}}"."outbox_log_parked_retain"($2));
             WHEN 'key_sweep' THEN
                 n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
             WHEN 'purge_done' THEN
@@ -2518,7 +2520,7 @@ DECLARE
 BEGIN
     FOR round IN 1..10000 LOOP
         SELECT false, NULL INTO unfinished, problem;
-        FOREACH kind IN ARRAY ARRAY['reap_expired', 'trim', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'trim', 'retain', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
             SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
             FOR step IN 1..100 LOOP
                 COMMIT;
@@ -3612,7 +3614,8 @@ CREATE TABLE "{{schema}}"."outbox_log_7" PARTITION OF "{{schema}}"."outbox_log" 
 -- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
 -- they belong to, and gone a tick that has seen all messages that have been removed. If an outbox of rows has moved
 -- here, successor is the subscription that has the destination of the rows, switched_at the time of the switch, and
--- moving says that not all rows have been moved.
+-- moving says that not all rows have been moved. thinned are the ticks up to which they have been thinned out, by the
+-- second and by the minute.
 CREATE TABLE "{{schema}}"."outbox_log_state" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,
@@ -3620,7 +3623,8 @@ CREATE TABLE "{{schema}}"."outbox_log_state" (
     gone bigint NOT NULL DEFAULT 0,
     successor text,
     switched_at timestamptz,
-    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL)
+    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL),
+    thinned bigint[] NOT NULL DEFAULT '{0,0}'
 );
 
 INSERT INTO "{{schema}}"."outbox_log_state" DEFAULT VALUES;
@@ -3635,7 +3639,8 @@ CREATE TABLE "{{schema}}"."outbox_log_tick" (
     seen "{{schema}}"."outbox_log_seen" NOT NULL
 );
 
--- topics and prefixes are NULL together: then the subscription has all topics.
+-- topics and prefixes are NULL together: then the subscription has all topics. max_age and max_messages bound how far
+-- behind it may be, and NULL does not.
 CREATE TABLE "{{schema}}"."outbox_log_subscription" (
     name text PRIMARY KEY,
     topics text[],
@@ -3643,6 +3648,8 @@ CREATE TABLE "{{schema}}"."outbox_log_subscription" (
     headers jsonb,
     lanes smallint NOT NULL,
     paused boolean NOT NULL DEFAULT false,
+    max_age interval,
+    max_messages bigint,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -3680,7 +3687,7 @@ CREATE TABLE "{{schema}}"."outbox_log_position" (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
--- What subscriptions have passed over because a verb moved them forward: messages that the tick ended had seen, and
+-- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick ended had seen, and
 -- began had not, and that were not settled. It outlives the subscription.
 CREATE TABLE "{{schema}}"."outbox_log_loss" (
     subscription text NOT NULL,
@@ -3691,7 +3698,7 @@ CREATE TABLE "{{schema}}"."outbox_log_loss" (
     messages bigint NOT NULL,
     oldest timestamptz NOT NULL,
     newest timestamptz NOT NULL,
-    why text NOT NULL, -- cut, replay or remove
+    why text NOT NULL, -- cut, retention, replay or remove
     PRIMARY KEY (subscription, lane, at)
 );
 
@@ -4343,10 +4350,11 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean, interval
 
 -- Makes a subscription. It begins with the newest tick that was made until start: 'infinity' is now, so tick before;
 -- '-infinity' is the beginning of what the log has. Topics are names, or beginnings of names with a * at the end. The
+-- max_age and max_messages are its retention, see {{schema}}.outbox_log_parked_retain: NULL and 0 are none. The
 -- row of the state is locked against the removal of what the subscription has yet to read, and only against that.
 CREATE FUNCTION "{{schema}}"."outbox_log_subscribe"(
     name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, start timestamptz DEFAULT 'infinity',
-    lanes integer DEFAULT 1
+    lanes integer DEFAULT 1, max_age interval DEFAULT NULL, max_messages bigint DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4407,6 +4415,16 @@ BEGIN
             MESSAGE = 'lanes must be between 1 and 64',
             HINT = 'Give as many as consumers are to read it at the same time.';
     END IF;
+    IF ($6 IS NULL OR $6 BETWEEN interval '0' AND interval '7 days') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_age',
+            MESSAGE = 'max_age must be between 0 and 7 days',
+            HINT = '0 is none: then all is kept.';
+    END IF;
+    IF ($7 IS NULL OR $7 BETWEEN 0 AND 1000000000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_messages',
+            MESSAGE = 'max_messages must be between 0 and 1000000000000',
+            HINT = '0 is none: then all is kept.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -4425,9 +4443,9 @@ BEGIN
                 (SELECT to_char(min(t.at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
                 FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
     END IF;
-    INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes)
+    INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes, max_age, max_messages)
     SELECT $1, CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, nullif($3, '{}'), $5
+        CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, nullif($3, '{}'), $5, nullif($6, interval '0'), nullif($7, 0)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
@@ -4439,7 +4457,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer, interval, bigint) FROM PUBLIC;
 
 -- What {{schema}}.outbox_log_fetch returns: rows, and one end, whose seq is NULL. A later version appends columns at the end.
 CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
@@ -5106,6 +5124,69 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unavailable"(text, uuid, text) FROM PUBLIC;
 
+-- Deletes ticks that are close together: of those that are older than an hour it leaves the last of each second, and of
+-- those that are older than a day the last of each minute, and always those between which 5000 numbers were
+-- drawn, since what lies between two ticks is one batch. It goes on where it has stopped, 10000 ticks at a
+-- time, and not before another minute's are old enough. It leaves the newest tick, and what others have locked.
+CREATE FUNCTION "{{schema}}"."outbox_log_thin"() RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    level record;
+    begins bigint;
+    ends bigint;
+    thinned integer := 0;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    FOR own.level IN
+        SELECT l.* FROM (VALUES (1, interval '1 hour', 1), (2, interval '1 day', 60)) AS l (place, age, seconds)
+    LOOP
+        CONTINUE WHEN (
+            SELECT t.at > clock_timestamp() - own.level.age - interval '1 minute'
+            FROM "{{schema}}"."outbox_log_state" AS s
+            CROSS JOIN LATERAL (
+                SELECT t.at FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > s.thinned[own.level.place]
+                ORDER BY t.n LIMIT 1) AS t) IS NOT FALSE;
+        SELECT s.thinned[own.level.place] INTO own.begins FROM "{{schema}}"."outbox_log_state" AS s FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN own.begins IS NULL;
+        WITH old AS MATERIALIZED (
+            SELECT o.n, lead(o.place) OVER (ORDER BY o.n) = o.place AS is_close
+            FROM (
+                SELECT t.n, t.at, (floor(extract(epoch FROM t.at) / own.level.seconds),
+                    (t.seen).seq / 5000) AS place
+                FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.begins ORDER BY t.n LIMIT 10000) AS o
+            WHERE o.at <= clock_timestamp() - own.level.age
+        ), deleted AS (
+            DELETE FROM "{{schema}}"."outbox_log_tick" AS t
+            USING (
+                SELECT t.n FROM "{{schema}}"."outbox_log_tick" AS t
+                WHERE t.n IN (SELECT o.n FROM old AS o WHERE o.is_close) FOR UPDATE SKIP LOCKED) AS o
+            WHERE t.n = o.n RETURNING t.n
+        )
+        SELECT max(o.n), own.thinned + (SELECT count(*) FROM deleted) INTO own.ends, own.thinned FROM old AS o;
+        UPDATE "{{schema}}"."outbox_log_state" AS s SET thinned[own.level.place] = own.ends WHERE own.ends > own.begins;
+    END LOOP;
+    RETURN own.thinned;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_thin"() FROM PUBLIC;
+
 -- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
 -- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only, and leaves those
 -- that somebody has locked: its caller may have the lock of the tickers.
@@ -5312,7 +5393,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, and frees their dedup keys. It commits after each slot and each 10000
+-- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each 10000
 -- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
@@ -5328,6 +5409,11 @@ BEGIN
     PERFORM "{{schema}}"."outbox_log_tick_step"();
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    LOOP
+        EXIT WHEN "{{schema}}"."outbox_log_thin"() OPERATOR(pg_catalog.=) 0;
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    END LOOP;
     SELECT o.* INTO old FROM "{{schema}}"."outbox_log_outlived"(retention, 2147483647) AS o;
     FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::pg_catalog.regclass[] LOOP
         COMMIT;
@@ -5488,7 +5574,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 
 -- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
--- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- that are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
 -- was settled. It reads at most so many messages of each lane; NULL: all.
 --
@@ -5521,7 +5607,7 @@ BEGIN
         WHERE p.subscription = $1
         ORDER BY p.lane FOR UPDATE
     LOOP
-        CONTINUE WHEN $3 = 'cut' AND (own.p.seen).n >= own.b.n;
+        CONTINUE WHEN $3 IN ('cut', 'retention') AND (own.p.seen).n >= own.b.n;
         late := ARRAY(
         SELECT x FROM unnest((own.p.seen).open) AS x
         WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
@@ -5567,7 +5653,7 @@ BEGIN
                 LIMIT own.most + 1) AS m;
         END IF;
 
-        stays := $3 = 'cut' AND (own.p.upto).n > own.b.n IS TRUE;
+        stays := $3 IN ('cut', 'retention') AND (own.p.upto).n > own.b.n IS TRUE;
         lane := own.p.lane;
         tick := own.b.n;
         done := CASE WHEN own.stays THEN own.p.done ELSE 0 END;
@@ -5591,6 +5677,151 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text, bigint) FROM PUBLIC;
+
+-- Cuts subscriptions that are further behind than their retention allows, as {{schema}}.outbox_log_cut does: messages that are older
+-- than max_age, or behind which the log has drawn max_messages numbers, are passed over, counted and recorded, and no
+-- others. It acts once a subscription is a tenth beyond its bound, or a minute, and cuts to the bound: so a consumer
+-- that is a little too slow is not interrupted all the time. A rest of its destination goes on.
+--
+-- It is a sweep of the parked messages, as {{schema}}.outbox_log_parked_trim is, with the rights of its owner for the same reason,
+-- and in a transaction of its own, in which nobody ticks. Of each subscription it looks at 10000 ticks, and
+-- passes over about 1000000 numbers of the log: the next call goes on. It waits 0.2 seconds for what a consumer has
+-- locked, and not at all for other verbs. It returns how many subscriptions it has moved, and leaves what is to be logged
+-- in the setting txwork.told_retain.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_retain"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET lock_timeout = '200ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    name text;
+    s "{{schema}}"."outbox_log_subscription";
+    behind "{{schema}}"."outbox_log_seen";
+    target "{{schema}}"."outbox_log_seen";
+    began timestamptz;
+    rests smallint; -- the lane that has the rest
+    rest "{{schema}}"."outbox_log_rest";
+    lost bigint;
+    oldest timestamptz;
+    newest timestamptz;
+    told jsonb := '[]';
+    cut integer := 0;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a retention needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM "{{schema}}"."outbox_log_thin"();
+    IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_subscription" AS s WHERE (s.max_age IS NOT NULL OR s.max_messages IS NOT NULL)) THEN
+        RETURN 0;
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    FOR own.name IN
+        SELECT s.name
+        FROM "{{schema}}"."outbox_log_subscription" AS s
+        CROSS JOIN LATERAL (
+            SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = s.name
+            ORDER BY (p.seen).n LIMIT 1) AS f
+        CROSS JOIN LATERAL (
+            SELECT t.at FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > (f.seen).n ORDER BY t.n LIMIT 1) AS t
+        WHERE (s.max_age IS NOT NULL OR s.max_messages IS NOT NULL)
+          AND (t.at < clock_timestamp() - s.max_age - least(s.max_age / 10, interval '1 minute')
+            OR (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q) - (f.seen).seq > s.max_messages + s.max_messages / 10)
+          AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_state" AS m WHERE m.moving AND m.successor = s.name)
+        ORDER BY s.name
+    LOOP
+        BEGIN
+            -- What it is allowed may have changed since it was looked up.
+            SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = own.name
+            FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN own.s.name IS NULL;
+            PERFORM FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = own.name ORDER BY p.lane FOR UPDATE;
+            SELECT (p.seen).* INTO own.behind FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = own.name
+            ORDER BY (p.seen).n LIMIT 1;
+            SELECT (o.seen).* INTO own.target
+            FROM (
+                SELECT t.n, t.at, t.seen FROM "{{schema}}"."outbox_log_tick" AS t
+                WHERE t.n > own.behind.n ORDER BY t.n LIMIT 10000) AS o
+            WHERE (o.at < clock_timestamp() - own.s.max_age OR (o.seen).seq <= (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q) - own.s.max_messages)
+              AND ((o.seen).seq <= own.behind.seq + 1000000
+                OR o.n = (SELECT min(t.n) FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > own.behind.n))
+            ORDER BY o.n DESC LIMIT 1;
+            CONTINUE WHEN own.target.n IS NULL;
+
+            SELECT p.lane, (p.rest).* INTO own.rests, own.rest.since, own.rest.until, own.rest.length, own.rest.cause
+            FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = own.name AND (p.rest).since IS NOT NULL;
+            began := clock_timestamp();
+            PERFORM FROM "{{schema}}"."outbox_log_move"(own.name, own.target, 'retention');
+            cut := own.cut + 1;
+            UPDATE "{{schema}}"."outbox_log_position" AS p SET rest = own.rest
+            WHERE p.subscription = own.name AND p.lane = own.rests;
+            SELECT sum(o.messages), min(o.oldest), max(o.newest) INTO own.lost, own.oldest, own.newest
+            FROM "{{schema}}"."outbox_log_loss" AS o
+            WHERE o.subscription = own.name AND o.at >= own.began AND o.why = 'retention';
+            CONTINUE WHEN own.lost IS NULL;
+
+            -- Losses that follow each other on one day are one row.
+            WITH before AS (
+                DELETE FROM "{{schema}}"."outbox_log_loss" AS b USING "{{schema}}"."outbox_log_loss" AS o
+                WHERE o.subscription = own.name AND o.at >= own.began AND o.why = 'retention'
+                  AND b.subscription = o.subscription AND b.lane = o.lane AND b.why = o.why AND b.ended = o.began
+                  AND b.at < own.began AND date_trunc('day', b.at, 'UTC') = date_trunc('day', o.at, 'UTC')
+                RETURNING b.*
+            )
+            UPDATE "{{schema}}"."outbox_log_loss" AS o
+            SET began = b.began, messages = o.messages + b.messages, oldest = least(o.oldest, b.oldest),
+                newest = greatest(o.newest, b.newest)
+            FROM before AS b
+            WHERE o.subscription = b.subscription AND o.lane = b.lane AND o.why = b.why AND o.began = b.ended
+              AND o.at >= own.began;
+            told := own.told || jsonb_build_object('message', 'a subscription was behind its retention and has lost messages', 'subscription', own.name,
+                'messages', own.lost, 'oldest', own.oldest, 'newest', own.newest);
+            RAISE WARNING 'subscription % of {{schema}}.outbox_log has lost % messages by its retention, up to %', own.name,
+                own.lost, own.newest;
+        EXCEPTION WHEN lock_not_available THEN
+            CONTINUE; -- a later call gets it
+        END;
+    END LOOP;
+    IF own.cut > 0 THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+        PERFORM set_config('txwork.told_retain', own.told::text, true);
+    END IF;
+    RETURN own.cut;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_retain"(integer) FROM PUBLIC;
 
 -- Moves all lanes of a subscription to a start, as {{schema}}.outbox_log_subscribe takes it: back, so that all since is delivered
 -- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
@@ -5738,9 +5969,13 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cut"(text, interval, timestamptz
 -- the batch behind the tick, were delivered as it was before.
 -- A page in hand is taken from its consumer, and its messages are delivered again if the subscription still has them.
 --
+-- max_age and max_messages are its retention, see {{schema}}.outbox_log_parked_retain: 0 is none. Who changes nothing else takes no
+-- page.
+--
 -- Lanes can be changed while all are at one tick and no batch is in hand: then no key has messages in two of them.
 CREATE FUNCTION "{{schema}}"."outbox_log_change"(
-    name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, lanes integer DEFAULT NULL
+    name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, lanes integer DEFAULT NULL,
+    max_age interval DEFAULT NULL, max_messages bigint DEFAULT NULL
 )
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
@@ -5754,6 +5989,7 @@ AS $txwork$
 DECLARE
     s "{{schema}}"."outbox_log_subscription";
     moves boolean := false;
+    retains boolean := num_nonnulls($2, $3, $4) = 0 AND num_nonnulls($5, $6) > 0; -- no more than that
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -5787,6 +6023,16 @@ BEGIN
             MESSAGE = 'lanes must be between 1 and 64',
             HINT = 'Give as many as consumers are to read it at the same time.';
     END IF;
+    IF ($5 IS NULL OR $5 BETWEEN interval '0' AND interval '7 days') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_age',
+            MESSAGE = 'max_age must be between 0 and 7 days',
+            HINT = '0 is none: then all is kept.';
+    END IF;
+    IF ($6 IS NULL OR $6 BETWEEN 0 AND 1000000000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_messages',
+            MESSAGE = 'max_messages must be between 0 and 1000000000000',
+            HINT = '0 is none: then all is kept.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -5814,12 +6060,20 @@ BEGIN
     END IF;
     UPDATE "{{schema}}"."outbox_log_subscription" AS s
     SET headers = CASE WHEN $3 IS NULL THEN s.headers ELSE nullif($3, '{}') END, lanes = coalesce($4, s.lanes),
+        max_age = nullif(coalesce($5, s.max_age), interval '0'),
+        max_messages = nullif(coalesce($6, s.max_messages), 0),
         (topics, prefixes) = (
             SELECT CASE WHEN $2 IS NULL THEN s.topics ELSE w.topics END,
                 CASE WHEN $2 IS NULL THEN s.prefixes ELSE w.prefixes END
             FROM (SELECT CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
         CASE WHEN '*' <> ALL ($2) THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END) AS w (topics, prefixes))
     WHERE s.name = $1;
+    IF own.retains THEN
+        RETURN QUERY
+        SELECT p.lane::integer, (p.seen).n, p.done, false, 0::bigint
+        FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
@@ -5846,7 +6100,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer, interval, bigint) FROM PUBLIC;
 
 -- Stops a subscription: pages in hand are settled, and no other is handed out.
 -- Tells whether that changed anything.

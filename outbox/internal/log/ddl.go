@@ -23,8 +23,8 @@ var sqlFiles embed.FS
 var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "trim",
-	"rebase", "move", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over", "give_back"}
+var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "thin", "trim",
+	"rebase", "move", "retain", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over", "give_back"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -80,6 +80,11 @@ const (
 	maxDueBytes = 16 << 20
 	maxCounted  = 100_000 // messages among which a removal counts those that are lost
 	maxVanished = 10
+
+	// What one call of the retention looks at and passes over, of each subscription, and the ticks that are thinned out.
+	maxOutlived = 10_000
+	maxPassed   = 1_000_000
+	maxThinned  = 10_000
 
 	clockSkew = "1 minute" // by which the clock of who names a start may be ahead
 )
@@ -151,6 +156,24 @@ func (view) MaxVanished() int { return maxVanished }
 func (view) MaxTicks() int   { return maxTicks }
 func (view) MaxDivided() int { return maxDivided }
 func (view) MaxError() int   { return maxError }
+
+// MaxOutlived, MaxPassed and MaxThinned bound what is done at once.
+func (view) MaxOutlived() int { return maxOutlived }
+func (view) MaxPassed() int   { return maxPassed }
+func (view) MaxThinned() int  { return maxThinned }
+
+// Retains is the condition that a subscription has a retention.
+func (view) Retains(row string) string {
+	return fmt.Sprintf("(%[1]s.max_age IS NOT NULL OR %[1]s.max_messages IS NOT NULL)", row)
+}
+
+// Cuts is the condition that a subscription is moved forward only.
+func (view) Cuts(why string) string { return why + " IN ('cut', 'retention')" }
+
+// LostByRetention is what is logged of a loss.
+func (view) LostByRetention() string {
+	return "a subscription was behind its retention and has lost messages"
+}
 
 // Permanent is the header of a parked message that nobody is to attempt again.
 func (view) Permanent() string { return header.Permanent }

@@ -54,6 +54,9 @@ func (p *Parked) List(c *workqueue.Columns) {
 // the first, since it does not tick in a transaction that has done something.
 const trimSuffix = "trim"
 
+// retainSuffix is the sweep that cuts subscriptions which are behind their retention, and thins out ticks.
+const retainSuffix = "retain"
+
 // MessagesSpec describes messages before they are parked, for telemetry: it has the labels of [ParkedSpec].
 func MessagesSpec(schema string) workqueue.Spec {
 	spec := ParkedSpec(schema)
@@ -70,7 +73,7 @@ func ParkedSpec(schema string) workqueue.Spec {
 		Columns:   workqueue.ColumnsOf((*Parked).List),
 		Lanes:     []string{"subscription"},
 		Labels:    []string{"subscription", "topic"},
-		Sweeps:    []string{trimSuffix, keyed.SweepSuffix}, // see trimSuffix
+		Sweeps:    []string{trimSuffix, retainSuffix, keyed.SweepSuffix}, // see trimSuffix
 		Folds:     []workqueue.Fold{keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 		Writer:    workqueue.Writer{None: true}, // settle writes them

@@ -1,5 +1,5 @@
 -- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
--- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- that are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
 -- was settled. It reads at most so many messages of each lane; NULL: all.
 --
@@ -29,7 +29,7 @@ BEGIN
         WHERE p.subscription = $1
         ORDER BY p.lane FOR UPDATE
     LOOP
-        CONTINUE WHEN $3 = 'cut' AND (own.p.seen).n >= own.b.n;
+        CONTINUE WHEN {{.Cuts "$3"}} AND (own.p.seen).n >= own.b.n;
         late := {{template "late" .}};
         SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
         FROM (
@@ -53,7 +53,7 @@ BEGIN
                 LIMIT own.most + 1) AS m;
         END IF;
 
-        stays := $3 = 'cut' AND (own.p.upto).n > own.b.n IS TRUE;
+        stays := {{.Cuts "$3"}} AND (own.p.upto).n > own.b.n IS TRUE;
         lane := own.p.lane;
         tick := own.b.n;
         done := CASE WHEN own.stays THEN own.p.done ELSE 0 END;

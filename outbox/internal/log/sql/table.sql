@@ -37,7 +37,8 @@ CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
 -- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
 -- they belong to, and gone a tick that has seen all messages that have been removed. If an outbox of rows has moved
 -- here, successor is the subscription that has the destination of the rows, switched_at the time of the switch, and
--- moving says that not all rows have been moved.
+-- moving says that not all rows have been moved. thinned are the ticks up to which they have been thinned out, by the
+-- second and by the minute.
 CREATE TABLE {{.Named "state"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,
@@ -45,7 +46,8 @@ CREATE TABLE {{.Named "state"}} (
     gone bigint NOT NULL DEFAULT 0,
     successor text,
     switched_at timestamptz,
-    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL)
+    moving boolean NOT NULL DEFAULT false CHECK (NOT moving OR successor IS NOT NULL),
+    thinned bigint[] NOT NULL DEFAULT '{0,0}'
 );
 
 INSERT INTO {{.Named "state"}} DEFAULT VALUES;
@@ -60,7 +62,8 @@ CREATE TABLE {{.Named "tick"}} (
     seen {{.Named "seen"}} NOT NULL
 );
 
--- topics and prefixes are NULL together: then the subscription has all topics.
+-- topics and prefixes are NULL together: then the subscription has all topics. max_age and max_messages bound how far
+-- behind it may be, and NULL does not.
 CREATE TABLE {{.Named "subscription"}} (
     name text PRIMARY KEY,
     topics text[],
@@ -68,6 +71,8 @@ CREATE TABLE {{.Named "subscription"}} (
     headers jsonb,
     lanes smallint NOT NULL,
     paused boolean NOT NULL DEFAULT false,
+    max_age interval,
+    max_messages bigint,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -105,7 +110,7 @@ CREATE TABLE {{.Named "position"}} (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
--- What subscriptions have passed over because a verb moved them forward: messages that the tick ended had seen, and
+-- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick ended had seen, and
 -- began had not, and that were not settled. It outlives the subscription.
 CREATE TABLE {{.Named "loss"}} (
     subscription text NOT NULL,
@@ -116,7 +121,7 @@ CREATE TABLE {{.Named "loss"}} (
     messages bigint NOT NULL,
     oldest timestamptz NOT NULL,
     newest timestamptz NOT NULL,
-    why text NOT NULL, -- cut, replay or remove
+    why text NOT NULL, -- cut, retention, replay or remove
     PRIMARY KEY (subscription, lane, at)
 );
 

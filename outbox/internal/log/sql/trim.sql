@@ -123,7 +123,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}}) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, and frees their dedup keys. It commits after each slot and each {{.MaxKeys}}
+-- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each {{.MaxKeys}}
 -- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '{{.Retention}}', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
@@ -139,6 +139,11 @@ BEGIN
     PERFORM {{.Named "tick_step"}}();
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    LOOP
+        EXIT WHEN {{.Named "thin"}}() OPERATOR(pg_catalog.=) 0;
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    END LOOP;
     SELECT o.* INTO old FROM {{.Named "outlived"}}(retention, 2147483647) AS o;
     FOREACH slot IN ARRAY ARRAY[
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::pg_catalog.regclass[] LOOP
