@@ -123,9 +123,9 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 
 // tryLook runs the statements of a look, in no lane and beyond no note: they read nothing, and fail as a look would.
 func (d *announcing) tryLook(ctx context.Context) error {
-	tries := []conn.Statement{d.table.statements.announceLook}
+	tries := []conn.Statement{d.table.statements().announceLook}
 	if len(d.table.spec.Folds) > 0 {
-		tries = append(tries, d.table.statements.announceNotes)
+		tries = append(tries, d.table.statements().announceNotes)
 	}
 	for _, s := range tries {
 		args := make([]any, len(s.Params))
@@ -311,7 +311,7 @@ func (d *announcing) findLanes(ctx context.Context) error {
 	now := time.Now()
 	d.lanes = slices.DeleteFunc(d.lanes, func(l *announcedLane) bool { return now.Sub(l.active) > 10*time.Second })
 	return d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.Text)
+		rows, err := d.conn.Query(ctx, d.table.statements().announceLanes.Text)
 		if err != nil {
 			return err
 		}
@@ -351,7 +351,7 @@ func (d *announcing) look(ctx context.Context, back bool) (news bool, err error)
 	}
 	var first time.Time
 	err = d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.Text, d.lookArgs(back)...)
+		rows, err := d.conn.Query(ctx, d.table.statements().announceLook.Text, d.lookArgs(back)...)
 		if err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (d *announcing) lookArgs(back bool) []any {
 		}
 	}
 	var args []any
-	for _, p := range d.table.statements.announceLook.Params {
+	for _, p := range d.table.statements().announceLook.Params {
 		args = append(args, conn.ArrayLiteral(columns[p]))
 	}
 	return args
@@ -415,7 +415,7 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 	}
 	var first time.Time
 	err = d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.Text, conn.ArrayLiteral(bounds))
+		rows, err := d.conn.Query(ctx, d.table.statements().announceNotes.Text, conn.ArrayLiteral(bounds))
 		if err != nil {
 			return err
 		}

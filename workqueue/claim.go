@@ -138,7 +138,7 @@ func (r claimedRows) Row(i int) telemetry.Row { return r[i].row() }
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, error) {
 	scanner := claimScanner{req: &req, table: q.table, lanes: q.table.laneIndex(req.lanes)}
 	c := conn.Call{
-		Statement: q.table.statements.claim,
+		Statement: q.table.statements().claim,
 		Args:      q.table.claimArgs(req),
 		Lazy:      true,
 		Writes:    true,
@@ -150,13 +150,13 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, err
 	}
 	if req.rule != nil {
 		c.Writes = false // in a function, which writes nothing if the rule lets no row pass
-		c.Statement = q.table.statements.admitted
+		c.Statement = q.table.statements().admitted
 		scanner.answer = req.rule
 	}
 	if req.topics != nil {
 		c.Writes = false // in a function, which writes nothing if no row is due
 		req.topics.args(c.Args)
-		c.Statement = q.table.statements.byTopic
+		c.Statement = q.table.statements().byTopic
 		scanner.answer = req.topics
 	}
 	calls := []conn.Call{c}
@@ -338,7 +338,7 @@ func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.ex
 // like the claim.
 func (q *Queue) due(d *dueQuestion) conn.Call {
 	return conn.Call{
-		Statement: q.table.statements.nextDue,
+		Statement: q.table.statements().nextDue,
 		Reads:     true,
 		Lazy:      true,
 		Args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),

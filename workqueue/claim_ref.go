@@ -77,7 +77,7 @@ func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration
 		args["claimed"] = conn.Interval(lease)
 	}
 	err := q.exec.run(ctx, conn.Call{
-		Statement: q.table.statements.extend,
+		Statement: q.table.statements().extend,
 		Args:      args,
 		Lazy:      true,
 		Writes:    true,
@@ -119,7 +119,7 @@ func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []u
 	}
 	e := &SettleError{Table: q.table.Name()}
 	err = q.exec.run(ctx, conn.Call{
-		Statement: q.table.statements.classify,
+		Statement: q.table.statements().classify,
 		Reads:     true,
 		Args:      refArgs(rest),
 		Reset:     func() { e.Gone, e.Lost, fine = nil, nil, nil },

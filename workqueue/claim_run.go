@@ -48,7 +48,7 @@ func (q *Queue) claimRuns(ctx context.Context, req runRequest) (rows []*claimedR
 	limit := req.limit()
 	scanner := claimScanner{req: &claimRequest{limit: limit, target: req.target}, table: q.table, answer: &answer}
 	err = q.exec.run(ctx, conn.Call{
-		Statement: q.table.statements.run,
+		Statement: q.table.statements().run,
 		Args:      args,
 		Lazy:      true,
 		Writes:    true,

@@ -49,5 +49,5 @@ func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID,
 
 // RunTexts are the statements of runs.
 func (t *Table) RunTexts() (take, settle string) {
-	return t.statements.run.Text, t.statements.settleRun.Text
+	return t.statements().run.Text, t.statements().settleRun.Text
 }

@@ -134,7 +134,7 @@ func (e *engine) takeRuns(rows []*delivery) []*delivery {
 // runsBehind asks for runs behind the heads among rows. How much of the batch's bytes a row takes, its head tells.
 func (e *engine) runsBehind(b *batching, rows []*delivery) (heads map[uuid.UUID]*delivery, req runRequest) {
 	heads, req = map[uuid.UUID]*delivery{}, runRequest{lease: e.handling.Lease, target: e.target}
-	if e.flow == nil || e.table.statements.run.Text == "" {
+	if e.flow == nil || e.table.statements().run.Text == "" {
 		return heads, req
 	}
 	bytes, sizes := uint(b.options.Bytes), []uint(nil)

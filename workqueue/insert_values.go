@@ -190,7 +190,7 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enque
 		}
 	}
 	if in.guarded {
-		if err := tx.run(ctx, in.find(in.table.statements.findUnique, in.uniqueArgs(), inserted, nil)); err != nil {
+		if err := tx.run(ctx, in.find(in.table.statements().findUnique, in.uniqueArgs(), inserted, nil)); err != nil {
 			return err
 		}
 	}
@@ -198,7 +198,7 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enque
 		return nil
 	}
 	// A row that was written before is that, whoever holds its unique values.
-	return tx.run(ctx, in.find(in.table.statements.findIDs, map[string]any{"ids": in.ids}, inserted, in.once))
+	return tx.run(ctx, in.find(in.table.statements().findIDs, map[string]any{"ids": in.ids}, inserted, in.once))
 }
 
 // find looks for the existing rows of those that were not inserted. Nil means all of these.

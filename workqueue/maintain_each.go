@@ -26,7 +26,7 @@ func (s Skipped) String() string { return s.ID.String() + ": " + s.Error }
 // takes longer than ReapExpired, so call it only when that fails. It returns an error if the rows are not the cause,
 // for example because the role lacks a right.
 func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UUID) (Reaped, []Skipped, error) {
-	e, err := q.each(ctx, telemetry.Reap, q.table.statements.reapExpired.Name, "", 0, limit, except)
+	e, err := q.each(ctx, telemetry.Reap, q.table.statements().reapExpired.Name, "", 0, limit, except)
 	return Reaped{Requeued: e.done, Failed: e.failed}, e.skipped, err
 }
 
@@ -34,11 +34,11 @@ func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UU
 // way, see [Queue.ReapExpiredEach].
 func (q *Queue) PurgeEach(ctx context.Context, status Status, age time.Duration, limit int, except []uuid.UUID) (int,
 	[]Skipped, error) {
-	statement, state := q.table.statements.purgeDone, "done"
+	statement, state := q.table.statements().purgeDone, "done"
 	switch status {
 	case Done:
 	case Failed:
-		statement, state = q.table.statements.purgeFailed, "dead_letter"
+		statement, state = q.table.statements().purgeFailed, "dead_letter"
 	default:
 		return 0, nil, invalid("status", "is %v, it must be %v or %v", status, Done, Failed)
 	}

@@ -84,7 +84,7 @@ func (q *Queue) foldOnce(ctx context.Context, since []time.Time, fronts string) 
 		bounds[i] = position{due: at}.bound()
 	}
 	c := conn.Call{
-		Statement: q.table.statements.fold,
+		Statement: q.table.statements().fold,
 		Args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": fronts},
 		Lazy:      true, // if a crash undoes a fold, its notes are still there
 		Reset:     func() { r = foldResult{again: -1} },

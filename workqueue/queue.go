@@ -32,7 +32,7 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	return q.idsOp(ctx, telemetry.Cancel, q.table.statements.cancel, ids, map[string]any{
+	return q.idsOp(ctx, telemetry.Cancel, q.table.statements().cancel, ids, map[string]any{
 		"reason": conn.Note(conn.Storable("cancelled: " + text(message(reason)))),
 	})
 }
@@ -48,7 +48,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	stmt := q.table.statements.redrive
+	stmt := q.table.statements().redrive
 	changed, err := q.idsOp(ctx, telemetry.Redrive, stmt, ids, map[string]any{
 		"actor": conn.OptionalNote(conn.Storable(actor)),
 	})
@@ -92,7 +92,7 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	var dead []byte
 	ctx, call := q.table.telemetry.Start(ctx, telemetry.Reap, limit)
 	err := q.exec.run(ctx, conn.Call{
-		Statement: q.table.statements.reapExpired,
+		Statement: q.table.statements().reapExpired,
 		Args:      map[string]any{"max_rows": limit},
 		Row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
 	})
@@ -103,12 +103,12 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 
 // PurgeDone deletes up to limit rows that were acknowledged or cancelled longer ago than age, oldest first.
 func (q *Queue) PurgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return q.purge(ctx, q.table.statements.purgeDone, "done", age, limit)
+	return q.purge(ctx, q.table.statements().purgeDone, "done", age, limit)
 }
 
 // PurgeFailed deletes up to limit dead letters, which failed longer ago than age, oldest first.
 func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return q.purge(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit)
+	return q.purge(ctx, q.table.statements().purgeFailed, "dead_letter", age, limit)
 }
 
 func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, age time.Duration,
@@ -127,7 +127,7 @@ func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, ag
 // with a row for a probe, whichever is earliest. It is nil when there is none of them: rows of paused topics, and rows
 // that wait for a key or a join, wake nobody.
 func (q *Queue) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
-	return q.wake(ctx, q.table.statements.nextWake, nil)
+	return q.wake(ctx, q.table.statements().nextWake, nil)
 }
 
 func (q *Queue) wake(ctx context.Context, stmt conn.Statement, args map[string]any) (*dispatch.Wake, error) {
@@ -167,7 +167,7 @@ func (s Stats) Live() int64 { return s.Ready + s.Scheduled + s.InProgress + s.Wa
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := q.exec.run(ctx, conn.Call{
-		Statement: q.table.statements.stats,
+		Statement: q.table.statements().stats,
 		Reads:     true,
 		Row: func(scan func(...any) error) error {
 			var seconds float64

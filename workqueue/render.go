@@ -49,9 +49,9 @@ type statements struct {
 	purgeDone, purgeFailed                 conn.Statement
 }
 
-func renderStatements(spec Spec) statements {
+func renderStatements(spec Spec) *statements {
 	v := newView(spec)
-	s := statements{
+	s := &statements{
 		claim:       v.statement("claim"),
 		look:        v.statement("look"),
 		nextDue:     v.statement("next_due"),

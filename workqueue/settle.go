@@ -115,7 +115,7 @@ func (t *Table) settleCall(kind outcomeKind, n int, batch []*settlement, done *c
 			ofOneClaim = ofOneClaim && s.token == tokens[0]
 		}
 	}
-	c := conn.Call{Statement: t.statements.settles[kind], Args: map[string]any{"ids": ids, "tokens": tokens},
+	c := conn.Call{Statement: t.statements().settles[kind], Args: map[string]any{"ids": ids, "tokens": tokens},
 		Reset: done.reset, Writes: true}
 	if folds { // the promise then holds for the whole batch, because it is the transaction's
 		c.Promise = t.spec.foldPromise()
@@ -123,7 +123,7 @@ func (t *Table) settleCall(kind outcomeKind, n int, batch []*settlement, done *c
 	if kind == outcomeAck {
 		c.Row = done.acked
 		if ofOneClaim {
-			c.Statement, c.Args["owner_token"] = t.statements.ackOne, tokens[0]
+			c.Statement, c.Args["owner_token"] = t.statements().ackOne, tokens[0]
 		}
 		return c
 	}

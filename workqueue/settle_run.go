@@ -61,7 +61,7 @@ func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, lef
 		ids, tokens, whats = append(ids, s.id), append(tokens, s.token), append(whats, whatOf[s])
 		runs, places = append(runs, number[s.run]), append(places, s.place)
 	}
-	call = conn.Call{Statement: t.statements.settleRun,
+	call = conn.Call{Statement: t.statements().settleRun,
 		Args:  map[string]any{"ids": ids, "tokens": tokens, "runs": runs, "places": places, "whats": whats},
 		Reset: done.reset, Writes: true, Row: done.ofRun}
 	if folds {

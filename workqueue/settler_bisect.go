@@ -206,7 +206,7 @@ func (b *bisector) split(ctx context.Context, part []*settlement, err error) {
 func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked []*settlement) {
 	var unlocked []uuid.UUID
 	e := b.engine
-	call := collectIDs(e.table.statements.unlocked, map[string]any{"ids": settledIDs(part)}, &unlocked)
+	call := collectIDs(e.table.statements().unlocked, map[string]any{"ids": settledIDs(part)}, &unlocked)
 	err := e.within(ctx, e.settleTimeout(), func(ctx context.Context) error {
 		return e.at.queue(e.table, partLimits).exec.run(ctx, call)
 	})

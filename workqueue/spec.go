@@ -36,7 +36,7 @@ const (
 const longestSuffix = "_attempts_check"
 
 // A Spec describes one domain table: what the core needs to know in order to claim from it, settle in
-// it and create it. It is plain data; [Open] validates it and renders its statements.
+// it and create it. It is plain data; [Open] validates it.
 //
 // The zero value of every field but Table is usable.
 type Spec struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -15,15 +16,15 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// A Table is the core instantiated on one domain table: its Spec, its rendered statements and its
-// telemetry. It holds no connection and is safe for concurrent use; open it once and keep it.
+// A Table is the core instantiated on one domain table: its Spec, its statements and its telemetry. It holds no
+// connection and is safe for concurrent use; open it once and keep it.
 type Table struct {
 	spec       Spec
 	name       string
 	claimed    []Column // what a claim returns
 	topics     []int    // where the topic of a row is among them
 	view       view
-	statements statements
+	statements func() *statements // rendered when one is first needed: most programs only read some tables
 	inserts    insertStatements
 	converters []converter
 	telemetry  *telemetry.Recorder
@@ -32,7 +33,7 @@ type Table struct {
 	warned     atomic.Bool // that a migration is pending
 }
 
-// Open validates the Spec and renders its statements. It does not touch the database.
+// Open validates the Spec. It does not touch the database.
 func Open(spec Spec, t Telemetry) (*Table, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -45,7 +46,8 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 	v := newView(spec)
 	return &Table{
 		spec: spec, name: spec.Name(), claimed: spec.claimed(), topics: spec.topicColumns(), view: v,
-		statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
+		statements: sync.OnceValue(func() *statements { return renderStatements(spec) }),
+		inserts:    insertStatements{view: v, fields: v.insertFields()},
 		converters: convertersOf(spec.Columns), telemetry: tel,
 		labels: spec.labelColumns(), counted: spec.historyLane(),
 	}, nil

@@ -204,7 +204,7 @@ func lookCall(of []*look) conn.Call {
 		}
 	}
 	return conn.Call{
-		Statement: t.statements.look, // it only reads, but must fail on a standby that was the primary before
+		Statement: t.statements().look, // it only reads, but must fail on a standby that was the primary before
 		Args: t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due,
 			"after_id": ids}, lanes),
 		Row: func(scan func(...any) error) error {

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,15 +50,16 @@ func (r Refusal) Error() string { return r.Field + r.Problem }
 // Read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. It reads
 // by indexes, see [postgres.PinReads].
 func (d *DB) Read(ctx context.Context, do func(pgx.Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
-		const pin = "SELECT " + postgres.PinReads +
-			", CASE WHEN $1::bigint > 0 THEN set_config('statement_timeout', $1::bigint::text, true) END"
-		if _, err := tx.Exec(ctx, pin, d.Limit.Milliseconds()); err != nil {
-			return err
-		}
-		return do(tx)
-	})
+	return pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{BeginQuery: d.begin()}, do)
+}
+
+// begin begins a transaction that reads, and makes its settings in the same round trip.
+func (d *DB) begin() string {
+	text := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT " + postgres.PinReads
+	if d.Limit > 0 {
+		text += fmt.Sprintf(", pg_catalog.set_config('statement_timeout', '%d', true)", d.Limit.Milliseconds())
+	}
+	return text
 }
 
 // reader reads for package survey.
