@@ -111,7 +111,7 @@ func migratedUnits() []unit {
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule").scheduled(),
-		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim", "retain"),
+		logUnit(), logPositions(), core(logTable+"_parked").withKeys().calls("trim", "retain"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "history: what happened, by minutes and hours", Table: "history",

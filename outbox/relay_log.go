@@ -171,6 +171,9 @@ func (l *logRelay) run(ctx context.Context, w *workqueue.Worker) error {
 		return err
 	}
 	defer end()
+	if ctx.Err() != nil { // its table was refused
+		return nil
+	}
 	return l.Relay.Run(ctx, handlersOf{x, l.Subscription})
 }
 

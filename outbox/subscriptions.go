@@ -36,10 +36,10 @@ type Subscription struct {
 	Lanes int
 
 	// MaxAge and MaxMessages are its retention. A subscription whose messages are older, or behind which the log has
-	// more messages, of whatever topic, passes over the oldest of them, as [Outbox.Cut] does, and logs a warning. Whoever
-	// maintains the log sees to it, once the subscription is a minute or a tenth beyond. The age is at most 7 days, and
-	// messages that were rolled back count. Default: none, so that it keeps everything; in a change, as they are, and a
-	// negative one is none.
+	// more messages, of whatever topic, passes over the oldest of them, as [Outbox.Cut] does, and logs a warning.
+	// Whoever maintains the log sees to it, once the subscription is a minute or a tenth beyond. The age is at most 7
+	// days, and messages that were rolled back count. Default: none, so that it keeps everything; in a change, as they
+	// are, and a negative one is none.
 	MaxAge      time.Duration
 	MaxMessages int64
 }
@@ -134,9 +134,10 @@ func (o *Outbox) Subscribe(ctx context.Context, tx workqueue.Tx, s Subscription)
 }
 
 // ChangeSubscription sets the topics, headers, lanes and retention of a subscription, of which nil and 0 stay as they
-// are: the topic * is all topics, an empty map no headers, and a negative bound none. From is not changed: see [Outbox.Replay]. The change holds from
-// what each lane has settled, which is returned. Consumers that have a page in hand lose it, and its messages are
-// delivered again if they are still the subscription's. A change of nothing but the retention takes no page.
+// are: the topic * is all topics, an empty map no headers, and a negative bound none. From is not changed: see
+// [Outbox.Replay]. The change holds from what each lane has settled, which is returned. Consumers that have a page in
+// hand lose it, and its messages are delivered again if they are still the subscription's. A change of nothing but the
+// retention takes no page.
 //
 // Lanes can be changed while all lanes are at one place with nothing in hand, as they are after a Replay in the same
 // transaction. In SQL it is outbox_log_change.
@@ -215,7 +216,8 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		var age, oldest, maxAge float64
 		var since, until *time.Time
 		var cause *string
-		err := scan(&i.Name, &topics, &headers, &i.Paused, &i.CreatedAt, &maxAge, &i.MaxMessages, &i.Live, &i.Dead, &i.Lost, &i.Tick, &age,
+		err := scan(&i.Name, &topics, &headers, &i.Paused, &i.CreatedAt, &maxAge, &i.MaxMessages, &i.Live, &i.Dead,
+			&i.Lost, &i.Tick, &age,
 			&l.Lane, &l.Messages, &l.More, &oldest, &l.InHand, &l.Attempts, &l.Retained,
 			&since, &until, &cause)
 		if err != nil {

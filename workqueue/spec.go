@@ -121,6 +121,10 @@ type Spec struct {
 	// need, and accepts what they write. [Spec.DDL] writes it on the table. Default: Version.
 	OldestProgram int
 
+	// Companion is a table beside this one without which it cannot be used, and which programs of this Spec use, too.
+	// What checks the version of the table checks that of its companion. Default: none.
+	Companion Companion
+
 	// MaxHeaders is how many bytes the names and values of a row's headers may have together. Default 0: any number.
 	MaxHeaders int
 
@@ -147,9 +151,9 @@ type Spec struct {
 	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer, which the
 	// domain's migration makes. They make the changes that only the passage of time brings about, and repair. They
 	// return how many rows they changed. Workers call them beside their claims, about once a second and at a bounded
-	// share of their time; so does every round of the reaper. One that has changed rows may leave what is to be logged as
-	// a warning in the setting txwork.told_<suffix> of its transaction: a JSON array of objects with a message and other
-	// facts.
+	// share of their time; so does every round of the reaper. One that has changed rows may leave what is to be logged
+	// as a warning in the setting txwork.told_<suffix> of its transaction: a JSON array of objects with a message and
+	// other facts.
 	Sweeps []string
 
 	// Folds are the functions of the domain that apply what its triggers have noted, in the order in which they are

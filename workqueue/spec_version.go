@@ -37,3 +37,11 @@ func (s Spec) validateVersion() error {
 
 // maxVersion is the greatest number that a comment can have.
 const maxVersion = 999_999_999
+
+// A Companion is a table that is no instance of the core, see [Spec].Companion. Its comment is that of the core's
+// tables with the name of the companion in place of "core", such as "txwork outbox_log 2 since 1".
+type Companion struct {
+	Table   string // in the schema of the Spec
+	Version int    // of the table for which the program was written
+	Oldest  int    // the oldest with which it works
+}

@@ -82,16 +82,18 @@ type rowQuerier interface {
 // CheckVersion reports whether the table exists, whether this program can use it, and whether it has its triggers
 // enabled. The table and the program need not have the same version: the table says which programs it serves, and the
 // Spec with which tables its program works. The error is an [ErrSchemaVersion] and says which side is behind, or what
-// to do. A table that fits although a migration of it is pending is logged, once. Workers call CheckVersion before they
-// start. db is a pool, a connection or a transaction of pgx.
+// to do. A table that fits although a migration of it is pending is logged, once. It checks the companion of the table,
+// too. Workers call CheckVersion before they start. db is a pool, a connection or a transaction of pgx.
 func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
-	var comment *string
+	var comment, companion *string
 	var names string
 	var missing missingTrigger
 	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class'), coalesce((
 			SELECT (regexp_match(p.prosrc, 'UPDATE "([a-z_][a-z0-9_]*)"\."' || c.relname || '"'))[1]
 			FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_settle_rows')::name
-			LIMIT 1), n.nspname)::text, coalesce(m.name, ''), coalesce(m.relation, ''), coalesce(m.there, false)
+			LIMIT 1), n.nspname)::text, coalesce(m.name, ''), coalesce(m.relation, ''), coalesce(m.there, false), (
+			SELECT coalesce(obj_description(o.oid, 'pg_class'), '') FROM pg_class o
+			WHERE o.relnamespace = n.oid AND o.relname = $6)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN LATERAL (
 			SELECT (c.relname || '_' || u.name) AS name, c.relname || u.side AS relation, t.oid IS NOT NULL AS there
@@ -102,8 +104,8 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 			LEFT JOIN pg_trigger t ON t.tgrelid = s.oid AND t.tgname = (c.relname || '_' || u.name)::name AND t.tgfoid = p.oid
 			WHERE t.oid IS NULL OR t.tgenabled IN ('D', 'R')
 			ORDER BY 1 LIMIT 1) m ON true
-		WHERE n.nspname = $1 AND c.relname = $2`, append([]any{t.spec.Schema, t.spec.Table}, neededTriggers()...)...).Scan(
-		&comment, &names, &missing.name, &missing.table, &missing.disabled)
+		WHERE n.nspname = $1 AND c.relname = $2`, append(append([]any{t.spec.Schema, t.spec.Table}, neededTriggers()...),
+		t.spec.Companion.Table)...).Scan(&comment, &names, &missing.name, &missing.table, &missing.disabled, &companion)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("txwork: %w: table %s does not exist: %s, or name its schema in the options",
 			ErrSchemaVersion, t.Name(), postgres.Migrate(t.spec.Schema, t.spec.Table))
@@ -116,7 +118,10 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 			"and the migrations of tables of your own again", ErrSchemaVersion, t.Name(), names,
 			postgres.Command(t.spec.Schema, "migrate", "validate"))
 	}
-	if err := t.checkMark(ctx, comment); err != nil || missing.name == "" {
+	if err := t.checkMark(ctx, comment); err != nil {
+		return err
+	}
+	if err := t.checkCompanion(ctx, companion); err != nil || missing.name == "" {
 		return err
 	}
 	return missing.refuse(t)

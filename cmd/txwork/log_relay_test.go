@@ -90,6 +90,20 @@ func TestRelayOfASubscriptionToAReaderThatLeft(t *testing.T) {
 	}
 }
 
+// A log of another version is refused before anything is read or written.
+func TestALogOfAnotherVersionIsRefused(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.exec("COMMENT ON TABLE {schema}.outbox_log IS 'txwork outbox_log 2'")
+	for _, args := range [][]string{
+		{"outbox", "relay", "--stdout", "--subscription", "audit"}, {"subscriptions", "add", "search"},
+		{"subscriptions", "list"}, {"reap", "outbox_log_parked"},
+	} {
+		c.run(args...).exits(exitFailure).says("outbox_log has version 2, which serves version 2 and later",
+			"upgrade the library")
+	}
+}
+
 // The section outbox of a worker file names the subscription.
 func TestWorkerOfASubscription(t *testing.T) {
 	c := newMigratedCLI(t)

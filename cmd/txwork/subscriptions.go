@@ -139,14 +139,16 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 		"DEAD", "LOST", "KEEPS", "RETAINED")
 	for _, s := range all {
 		state := operate.Subscription{Paused: s.Paused, Rest: s.Rest}
-		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost), shownRetention(s.Retention)} // the subscription
+		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost), // the subscription
+			shownRetention(s.Retention)}
 		for _, l := range s.Lanes {
 			oldest := "-"
 			if l.Messages > 0 {
 				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
 			}
 			g.add(named(s.Name), fmt.Sprint(l.Lane), shownTopics(s.Topics), subscriptionState(&state),
-				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], of[3], kilobytes(l.Retained))
+				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], of[3],
+				kilobytes(l.Retained))
 			of = []string{"", "", "", ""} // only once
 		}
 	}
@@ -177,9 +179,10 @@ type retentionFlags struct {
 
 func (r *retentionFlags) addFlags(flags *pflag.FlagSet) {
 	r.flags = flags
-	flags.Var(&r.age, "max-age", "give up messages that are older than this, at most 7d; 0: none (default: none, or as it is)")
-	flags.Int64Var(&r.messages, "max-messages", 0, "give up messages behind which the log has more than this; 0: none "+
-		"(default: none, or as it is)")
+	flags.Var(&r.age, "max-age", "give up messages that are older than this, at most 7d; 0: none (default: none, or "+
+		"as it is)")
+	flags.Int64Var(&r.messages, "max-messages", 0, "give up messages behind which the log has more than this; 0: "+
+		"none (default: none, or as it is)")
 }
 
 // set sets the retention of a subscription: 0 as a flag is none, which is negative in Go.

@@ -102,7 +102,8 @@ func TestSubscriptions(t *testing.T) {
 func TestARetentionOfASubscription(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.makeLog()
-	c.run("subscriptions", "add", "search", "--max-age", "8d").exits(exitFailure).says("max_age", "between 0 and 7 days")
+	c.run("subscriptions", "add", "search", "--max-age", "8d").exits(exitFailure).
+		says("max_age", "between 0 and 7 days")
 	c.run("subscriptions", "add", "search", "--max-messages", "-1").exits(exitUsage).says("cannot be negative")
 	c.run("subscriptions", "add", "search", "--start", "beginning", "--max-age", "2h", "--max-messages", "1000").ok()
 	c.run("subscriptions", "list").ok().prints("KEEPS", "2h, 1000 messages", "all")

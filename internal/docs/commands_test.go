@@ -40,6 +40,7 @@ var runners = map[string]string{
 	"docs/add-an-outbox.md": "cmd/txwork.TestTheGuideToAnOutbox",
 	"docs/quickstart.md":    "cmd/txwork.TestTheQuickstart",
 	"docs/operations.md":    "cmd/txwork.TestTheCommandsOfOperation",
+	"docs/subscriptions.md": "cmd/txwork.TestTheFirstSessionWithSubscriptions",
 	"docs/alarms.md":        "timers/alarms.TestTheDocumentsSession",
 	"docs/domains.md":       "cmd/txwork.TestTheGuideToDomains",
 	"docs/backup.md":        "proof/backup.TestEveryBlockIsRun",

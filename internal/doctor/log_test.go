@@ -92,8 +92,8 @@ func TestASubscriptionThatLosesMessages(t *testing.T) {
 	w.exec("SELECT outbox_log_change('search', max_age => '2 hours', max_messages => 100)")
 	want := []string{"subscription billing is at 83 % of its retention", "3 messages, for 50 min"}
 	f := w.finds("subscription-losing", want)
-	if all := w.all("subscription-losing"); len(all) != 1 || f.Severity != doctor.Warning || len(f.Remedy.Commands) != 1 ||
-		!strings.Contains(f.Remedy.Commands[0], "subscriptions change billing --max-age 7200s") {
+	if all := w.all("subscription-losing"); len(all) != 1 || f.Severity != doctor.Warning ||
+		len(f.Remedy.Commands) != 1 || !strings.Contains(f.Remedy.Commands[0], "subscriptions change billing --max-age 7200s") {
 		t.Errorf("findings %+v, want that of billing", all)
 	}
 	w.exec("SELECT outbox_log_change('billing', max_age => '2 hours')")

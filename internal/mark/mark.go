@@ -57,7 +57,7 @@ func (v Version) For(p Program) Fit {
 	return Fits
 }
 
-var grammar = regexp.MustCompile(`^txwork [a-z]+ ([0-9]{1,9})(?: since ([0-9]{1,9}))?` +
+var grammar = regexp.MustCompile(`^txwork [a-z_]+ ([0-9]{1,9})(?: since ([0-9]{1,9}))?` +
 	`(?:, version ([0-9]{1,9})(?: since ([0-9]{1,9}))?)?(?:;.*)?$`)
 
 // Parse reads a comment. It returns false for a comment that is no mark.

@@ -31,6 +31,9 @@ func TestTheGrammarIsFrozen(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}
+	if got, ok := mark.Parse("txwork outbox_log 3 since 2"); !ok || got.Core != (mark.Version{Is: 3, Since: 2}) {
+		t.Errorf("a table whose name has several words: %+v, %v", got, ok)
+	}
 	if got, ok := mark.Parse("txwork leader 2 since 1"); !ok || got.Core != (mark.Version{Is: 2, Since: 1}) {
 		t.Errorf("a table without a core: %+v, %v", got, ok)
 	}

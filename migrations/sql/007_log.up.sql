@@ -3687,8 +3687,8 @@ CREATE TABLE "{{schema}}"."outbox_log_position" (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
--- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick ended had seen, and
--- began had not, and that were not settled. It outlives the subscription.
+-- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick
+-- ended had seen, and began had not, and that were not settled. It outlives the subscription.
 CREATE TABLE "{{schema}}"."outbox_log_loss" (
     subscription text NOT NULL,
     lane smallint NOT NULL,
@@ -5393,8 +5393,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each 10000
--- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
+-- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each
+-- 10000 keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is
+-- qualified.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -5573,10 +5574,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 
--- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
--- that are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
--- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
--- was settled. It reads at most so many messages of each lane; NULL: all.
+-- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those that
+-- are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and
+-- recorded. Pages in hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick,
+-- a cut keeps what was settled. It reads at most so many messages of each lane; NULL: all.
 --
 -- A replay says how many messages were settled and are delivered again, among 100000 of all lanes, and
 -- with more that there may be others.
@@ -5678,16 +5679,16 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text, bigint) FROM PUBLIC;
 
--- Cuts subscriptions that are further behind than their retention allows, as {{schema}}.outbox_log_cut does: messages that are older
--- than max_age, or behind which the log has drawn max_messages numbers, are passed over, counted and recorded, and no
--- others. It acts once a subscription is a tenth beyond its bound, or a minute, and cuts to the bound: so a consumer
--- that is a little too slow is not interrupted all the time. A rest of its destination goes on.
+-- Cuts subscriptions that are further behind than their retention allows, as {{schema}}.outbox_log_cut does: messages that are
+-- older than max_age, or behind which the log has drawn max_messages numbers, are passed over, counted and recorded,
+-- and no others. It acts once a subscription is a tenth beyond its bound, or a minute, and cuts to the bound: so a
+-- consumer that is a little too slow is not interrupted all the time. A rest of its destination goes on.
 --
 -- It is a sweep of the parked messages, as {{schema}}.outbox_log_parked_trim is, with the rights of its owner for the same reason,
 -- and in a transaction of its own, in which nobody ticks. Of each subscription it looks at 10000 ticks, and
--- passes over about 1000000 numbers of the log: the next call goes on. It waits 0.2 seconds for what a consumer has
--- locked, and not at all for other verbs. It returns how many subscriptions it has moved, and leaves what is to be logged
--- in the setting txwork.told_retain.
+-- passes over about 1000000 numbers of the log: the next call goes on. It waits 0.2 seconds for what a consumer
+-- has locked, and not at all for other verbs. It returns how many subscriptions it has moved, and leaves what is to be
+-- logged in the setting txwork.told_retain.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_retain"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -5732,10 +5733,6 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a retention needs READ COMMITTED, and triggers that run',
             HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM "{{schema}}"."outbox_log_thin"();
-    IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_subscription" AS s WHERE (s.max_age IS NOT NULL OR s.max_messages IS NOT NULL)) THEN
-        RETURN 0;
     END IF;
     IF (SELECT s.system <> c.system_identifier
             OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
@@ -5811,11 +5808,11 @@ BEGIN
             CONTINUE; -- a later call gets it
         END;
     END LOOP;
-    IF own.cut > 0 THEN
+    PERFORM set_config('txwork.told_retain', own.told::text, true) WHERE own.cut > 0;
+    IF "{{schema}}"."outbox_log_thin"() + own.cut > 0 THEN -- at the end, since it locks what new subscriptions wait for
         PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
         true);
-        PERFORM set_config('txwork.told_retain', own.told::text, true);
     END IF;
     RETURN own.cut;
 END

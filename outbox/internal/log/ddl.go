@@ -23,8 +23,9 @@ var sqlFiles embed.FS
 var sqlTemplates = sqltext.Parse(sqlFiles, "sql/*.sql")
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable", "thin", "trim",
-	"rebase", "move", "retain", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over", "give_back"}
+var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "unavailable",
+	"thin", "trim", "rebase", "move", "retain", "replay", "cut", "change", "pause", "unsubscribe", "lag", "take_over",
+	"give_back"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -81,7 +82,8 @@ const (
 	maxCounted  = 100_000 // messages among which a removal counts those that are lost
 	maxVanished = 10
 
-	// What one call of the retention looks at and passes over, of each subscription, and the ticks that are thinned out.
+	// What one call of the retention looks at and passes over, of each subscription, and the ticks that are thinned
+	// out.
 	maxOutlived = 10_000
 	maxPassed   = 1_000_000
 	maxThinned  = 10_000
@@ -126,6 +128,7 @@ func (v view) Slot(n int) string  { return v.Named(fmt.Sprint(n)) }
 func (view) Slots() int           { return slots }
 func (view) SlotSeconds() float64 { return slot.Seconds() }
 
+func (view) Version() int      { return version }
 func (view) NewID() string     { return sqltext.NewID }
 func (view) Retention() string { return retention }
 

@@ -18,6 +18,9 @@ const (
 	MaxPayload  = 1 << 20
 )
 
+// version is that of the log's tables and functions, see the comment of its table.
+const version = 1
+
 // MaxAttempts is how often a message is attempted, in the log and as a parked row together: as often as an outbox
 // attempts a row.
 const MaxAttempts = 130
@@ -77,6 +80,7 @@ func ParkedSpec(schema string) workqueue.Spec {
 		Folds:     []workqueue.Fold{keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 		Writer:    workqueue.Writer{None: true}, // settle writes them
+		Companion: workqueue.Companion{Table: name, Version: version, Oldest: version},
 
 		MaxAttempts: MaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,

@@ -1,7 +1,7 @@
--- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
--- that are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
--- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
--- was settled. It reads at most so many messages of each lane; NULL: all.
+-- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those that
+-- are behind it to cut, also by retention. Messages that a lane passes over, and had not settled, are counted and
+-- recorded. Pages in hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick,
+-- a cut keeps what was settled. It reads at most so many messages of each lane; NULL: all.
 --
 -- A replay says how many messages were settled and are delivered again, among {{.MaxCounted}} of all lanes, and
 -- with more that there may be others.

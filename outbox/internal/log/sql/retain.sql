@@ -1,13 +1,13 @@
--- Cuts subscriptions that are further behind than their retention allows, as {{.Name}}_cut does: messages that are older
--- than max_age, or behind which the log has drawn max_messages numbers, are passed over, counted and recorded, and no
--- others. It acts once a subscription is a tenth beyond its bound, or a minute, and cuts to the bound: so a consumer
--- that is a little too slow is not interrupted all the time. A rest of its destination goes on.
+-- Cuts subscriptions that are further behind than their retention allows, as {{.Name}}_cut does: messages that are
+-- older than max_age, or behind which the log has drawn max_messages numbers, are passed over, counted and recorded,
+-- and no others. It acts once a subscription is a tenth beyond its bound, or a minute, and cuts to the bound: so a
+-- consumer that is a little too slow is not interrupted all the time. A rest of its destination goes on.
 --
 -- It is a sweep of the parked messages, as {{.Name}}_parked_trim is, with the rights of its owner for the same reason,
 -- and in a transaction of its own, in which nobody ticks. Of each subscription it looks at {{.MaxOutlived}} ticks, and
--- passes over about {{.MaxPassed}} numbers of the log: the next call goes on. It waits 0.2 seconds for what a consumer has
--- locked, and not at all for other verbs. It returns how many subscriptions it has moved, and leaves what is to be logged
--- in the setting txwork.told_retain.
+-- passes over about {{.MaxPassed}} numbers of the log: the next call goes on. It waits 0.2 seconds for what a consumer
+-- has locked, and not at all for other verbs. It returns how many subscriptions it has moved, and leaves what is to be
+-- logged in the setting txwork.told_retain.
 CREATE FUNCTION {{.Named "parked_retain"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -32,10 +32,6 @@ BEGIN
     {{.SeesAll}}
     {{.RefusesRows "$1"}}
     {{.RefusesSession "a retention"}}
-    PERFORM {{.Named "thin"}}();
-    IF NOT EXISTS (SELECT FROM {{.Named "subscription"}} AS s WHERE {{.Retains "s"}}) THEN
-        RETURN 0;
-    END IF;
     {{.RefusesRestored}}
     FOR own.name IN
         SELECT s.name
@@ -103,9 +99,9 @@ BEGIN
             CONTINUE; -- a later call gets it
         END;
     END LOOP;
-    IF own.cut > 0 THEN
+    PERFORM set_config('txwork.told_retain', own.told::text, true) WHERE own.cut > 0;
+    IF {{.Named "thin"}}() + own.cut > 0 THEN -- at the end, since it locks what new subscriptions wait for
         {{.IdleBound "interval '1 second'"}}
-        PERFORM set_config('txwork.told_retain', own.told::text, true);
     END IF;
     RETURN own.cut;
 END

@@ -27,7 +27,7 @@ CREATE TABLE {{.Log}} (
     payload bytea NOT NULL
 ) PARTITION BY LIST (slot);
 
-COMMENT ON TABLE {{.Log}} IS 'txwork outbox_log 1';
+COMMENT ON TABLE {{.Log}} IS 'txwork outbox_log {{.Version}}';
 
 CREATE INDEX {{.Own "xid_idx"}} ON {{.Log}} (xid, seq);
 {{range .EachSlot}}
@@ -110,8 +110,8 @@ CREATE TABLE {{.Named "position"}} (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
--- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick ended had seen, and
--- began had not, and that were not settled. It outlives the subscription.
+-- What subscriptions have passed over because a verb or their retention moved them forward: messages that the tick
+-- ended had seen, and began had not, and that were not settled. It outlives the subscription.
 CREATE TABLE {{.Named "loss"}} (
     subscription text NOT NULL,
     lane smallint NOT NULL,

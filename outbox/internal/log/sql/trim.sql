@@ -123,8 +123,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}}) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each {{.MaxKeys}}
--- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
+-- than the retention, have passed, frees their dedup keys, and thins out ticks. It commits after each slot and each
+-- {{.MaxKeys}} keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is
+-- qualified.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '{{.Retention}}', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
