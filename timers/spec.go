@@ -22,7 +22,7 @@ func Spec(schema string) workqueue.Spec {
 		Columns: workqueue.ColumnsOf((*Delivery).columns),
 		Labels:  []string{"topic"},
 		Unique:  []string{"key"},
-		Writer:  writer,
+		Writer:  writer(),
 
 		MaxHeaders: MaxHeaders,
 	}

@@ -2,6 +2,7 @@ package timers
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
@@ -23,22 +24,24 @@ var (
 	unwritten         workqueue.Written
 )
 
-// writer is the SQL function timers_set, which takes what Set takes, for one timer.
-var writer = workqueue.Writer{
-	Name: "set",
-	Checks: []workqueue.Check{
-		{
-			Parameter: "key",
-			Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
-			Message:   "must not begin with " + ReservedPrefix + ", as the occurrences of schedules do",
-			Hint:      "Take another key.",
+// writer is the SQL function timers_set, which takes what Set takes, for one timer. It is rendered where it is needed.
+var writer = sync.OnceValue(func() workqueue.Writer {
+	return workqueue.Writer{
+		Name: "set",
+		Checks: []workqueue.Check{
+			{
+				Parameter: "key",
+				Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
+				Message:   "must not begin with " + ReservedPrefix + ", as the occurrences of schedules do",
+				Hint:      "Take another key.",
+			},
 		},
-	},
-	Change: setOne() + `
+		Change: setOne() + `
         INTO id, duplicate;
         IF duplicate THEN
             RETURN;
         END IF;
         duplicate := false;`,
-	ChangeMany: setMany(),
-}
+		ChangeMany: setMany(),
+	}
+})

@@ -91,6 +91,7 @@ func History(ctx context.Context, r Reader, schema string, h HistoryRange) (line
 			return nil, false, err
 		}
 		of.Buckets = max(used.Buckets, 1)
+		r.hashes = true
 	}
 	lanes := func() ([]historyRow, error) {
 		return rows[historyRow](ctx, r, "history", of, h.Tables, h.Lane, int64(h.Length.Seconds()),

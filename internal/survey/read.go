@@ -50,6 +50,7 @@ type Reader struct {
 	From  Connections
 	Limit time.Duration // of each statement; counted in whole milliseconds
 
+	hashes  bool     // groups rows by hashing: sorting many long rows goes to disk
 	sitting *sitting // nil: each read has a transaction of its own
 }
 
@@ -95,8 +96,12 @@ func (r Reader) Read(ctx context.Context, do func(pgx.Tx) error) error {
 }
 
 func (r Reader) begin() string {
-	return fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds(),
+	text := fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds(),
 		max(idleLimit, r.Limit).Milliseconds())
+	if r.hashes {
+		text += ", pg_catalog.set_config('enable_sort', 'off', true)"
+	}
+	return text
 }
 
 // keeps tells whether the connection can be used. One that was lost is given back, so that each of the reads that
