@@ -84,7 +84,7 @@ func patiently(d direction, lockMillis string) string {
 // directions returns the texts of both directions as the Migrator runs them.
 func (m migration) directions(lockMillis string) (up, down string) {
 	if !m.concurrent() {
-		return m.up, m.down
+		return m.up, m.takenBack()
 	}
 	return patiently(m.resumable(), lockMillis), patiently(m.undoing(), lockMillis)
 }
@@ -101,7 +101,7 @@ type part struct {
 // parts returns the files of a migration, in the order in which they go up.
 func (f Format) parts(m migration) []part {
 	if !m.concurrent() {
-		return []part{{"", m.up, m.down}}
+		return []part{{"", m.up, m.takenBack()}}
 	}
 	up, down := m.resumable(), m.undoing()
 	if f == Goose {

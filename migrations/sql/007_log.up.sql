@@ -3841,7 +3841,8 @@ SELECT "{{schema}}"."outbox_log_shift"(0);
 --
 -- The look is a statement of its own, so that it sees what the writer before has committed. Who appends what is due
 -- needs no lock: until it has committed, the next message goes behind what it appends. No search_path is pinned, which
--- would cost producers as much as all the rest: every name is qualified.
+-- would cost producers as much as all the rest: every name is qualified. A role that does not see all that is scheduled
+-- is refused: what it writes could come before what its key has.
 CREATE FUNCTION "{{schema}}"."outbox_log_turn"(key text) RETURNS timestamptz
 LANGUAGE plpgsql
 AS $txwork$
@@ -3857,6 +3858,11 @@ BEGIN
                     'each holds one of the locks that the whole server shares',
                 HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
         END IF;
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     RETURN (SELECT pg_catalog.max(l.due_at) FROM "{{schema}}"."outbox_log_later" AS l
         WHERE l.ordered AND l.key OPERATOR(pg_catalog.=) $1);
@@ -6303,6 +6309,11 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_0 or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_loss"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_loss or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
             MESSAGE = 'most must be between 1 and 1000000',
@@ -6672,8 +6683,10 @@ BEGIN
         hindrance := "{{schema}}"."outbox_log_move_hindrance"(); -- before anybody has to wait
         IF own.hindrance IS NULL THEN
             DECLARE
-        tables CONSTANT text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        tables text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
         patience CONSTANT interval := current_setting('lock_timeout');
+        moment CONSTANT interval := least(interval '400 milliseconds',
+            0.4 * current_setting('deadlock_timeout')::interval);
         began CONSTANT timestamptz := clock_timestamp();
         in_use text;
         until timestamptz;
@@ -6681,11 +6694,15 @@ BEGIN
         LOOP
             BEGIN
                 IF in_use IS NOT NULL THEN
+                    until := clock_timestamp() + moment;
                     PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
                         ELSE current_setting('lock_timeout') END, true);
                     EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
+                    IF clock_timestamp() > until THEN
+                        RAISE lock_not_available;
+                    END IF;
                 END IF;
-                until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
+                until := clock_timestamp() + least(nullif(patience, interval '0'), moment);
                 FOREACH in_use IN ARRAY tables LOOP
                     PERFORM set_config('lock_timeout', greatest(1,
                         ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
@@ -6698,6 +6715,7 @@ BEGIN
                         MESSAGE = format('%s was in use for more than %s', in_use, current_setting('lock_timeout')),
                         HINT = 'Do it again when that has ended: nothing of it was done.';
                 END IF;
+                tables := in_use || array_remove(tables, in_use);
             END;
             PERFORM pg_sleep(0.1 * random());
         END LOOP;
@@ -7197,8 +7215,10 @@ BEGIN
         SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
         FROM "{{schema}}"."outbox_log_dedup" AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
         DECLARE
-        tables CONSTANT text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_parked"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        tables text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_parked"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
         patience CONSTANT interval := current_setting('lock_timeout');
+        moment CONSTANT interval := least(interval '400 milliseconds',
+            0.4 * current_setting('deadlock_timeout')::interval);
         began CONSTANT timestamptz := clock_timestamp();
         in_use text;
         until timestamptz;
@@ -7206,11 +7226,15 @@ BEGIN
         LOOP
             BEGIN
                 IF in_use IS NOT NULL THEN
+                    until := clock_timestamp() + moment;
                     PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
                         ELSE current_setting('lock_timeout') END, true);
                     EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', in_use);
+                    IF clock_timestamp() > until THEN
+                        RAISE lock_not_available;
+                    END IF;
                 END IF;
-                until := clock_timestamp() + least(nullif(patience, interval '0'), interval '400 milliseconds');
+                until := clock_timestamp() + least(nullif(patience, interval '0'), moment);
                 FOREACH in_use IN ARRAY tables LOOP
                     PERFORM set_config('lock_timeout', greatest(1,
                         ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
@@ -7223,6 +7247,7 @@ BEGIN
                         MESSAGE = format('%s was in use for more than %s', in_use, current_setting('lock_timeout')),
                         HINT = 'Do it again when that has ended: nothing of it was done.';
                 END IF;
+                tables := in_use || array_remove(tables, in_use);
             END;
             PERFORM pg_sleep(0.1 * random());
         END LOOP;

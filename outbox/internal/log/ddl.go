@@ -299,10 +299,13 @@ func (v view) SeesSlots() string {
 	return sqltext.SeesAll(slots...)
 }
 
+// SeesLosses refuses roles that do not see all that was passed over.
+func (v view) SeesLosses() string { return sqltext.SeesAll(v.Named("loss")) }
+
 // SeesLater refuses roles that do not see all that is scheduled.
 func (v view) SeesLater() string { return sqltext.SeesAll(v.Named("later"), v.Named("dedup")) }
 
-// HidesLater is the condition that the role does not see all that is scheduled, for a procedure without a search_path.
+// HidesLater is the condition that the role does not see all that is scheduled, for who pins no search_path.
 func (v view) HidesLater() string { return sqltext.Hides(v.Named("later")) }
 
 // HidesTicks is the condition that it does not see all ticks.

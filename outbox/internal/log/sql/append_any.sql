@@ -1,13 +1,16 @@
 -- Writes messages in their order, of which some have a dedup key, are scheduled, or may be behind one that is. Those
 -- whose dedup key is taken are not written. It waits for other transactions that write one of the dedup keys, which it
 -- takes in one order. Of several with one of them, the first is written. The locks of the keys' writers are held.
--- Returns the numbers of those that were to be written, and how many were stored.
+-- Returns the numbers of those that were to be written, and how many were stored. The function turn refuses a role that
+-- does not see all that is scheduled.
 WITH m AS MATERIALIZED (
     SELECT m.*, row_number() OVER (PARTITION BY m.topic, m.dedup_key ORDER BY m.ord) AS nth,
         m.key <> '' AND $8::boolean AS ordered,
         CASE WHEN m.scheduled_at > clock_timestamp() THEN m.scheduled_at END AS due_at
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::timestamptz[])
         WITH ORDINALITY AS m (id, topic, key, headers, payload, dedup_key, scheduled_at, ord)
+), sees AS MATERIALIZED (
+    SELECT CASE WHEN {{.HidesLater}} THEN {{.Named "turn"}}((SELECT max(m.key) FROM m WHERE m.ordered)) END AS refused
 ), fresh AS (
     INSERT INTO {{.Named "dedup"}} AS d (topic, dedup_key, id)
     SELECT m.topic, m.dedup_key, m.id FROM m WHERE m.dedup_key <> '' AND m.nth = 1 ORDER BY m.topic, m.dedup_key
@@ -16,7 +19,8 @@ WITH m AS MATERIALIZED (
 ), new AS MATERIALIZED (
     SELECT m.ord, m.id, m.topic, nullif(m.key, '') AS key, m.headers::jsonb AS headers, m.payload, m.ordered,
         nullif(m.dedup_key, '') AS dedup_key, m.scheduled_at,
-        CASE WHEN m.ordered THEN greatest(h.due_at, max(m.due_at) OVER (PARTITION BY m.ordered, m.key ORDER BY m.ord))
+        CASE WHEN m.ordered THEN greatest((SELECT s.refused FROM sees AS s), h.due_at,
+            max(m.due_at) OVER (PARTITION BY m.ordered, m.key ORDER BY m.ord))
             ELSE m.due_at END AS due_at
     FROM m
     LEFT JOIN fresh AS f ON f.topic = m.topic AND f.dedup_key = m.dedup_key

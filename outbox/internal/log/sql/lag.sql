@@ -21,6 +21,7 @@ AS $txwork$
 BEGIN
     {{.SeesAll}}
     {{.SeesSlots}}
+    {{.SeesLosses}}
     {{.RefusesMost "$1"}}
     RETURN QUERY
     WITH slots AS MATERIALIZED (
