@@ -15,9 +15,6 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// maxCounted is how many rows are read to count what an action would change.
-const maxCounted = 50 * operate.ScanBatch
-
 // A deed is a verb as the pages offer it.
 type deed struct {
 	Name   string // of the verb
@@ -154,7 +151,7 @@ func askRows(ctx context.Context, r *request) (view, error) {
 	if p.Order.Before, err = db.Now(ctx); err != nil {
 		return view{}, err
 	}
-	n, more, err := db.Preview(ctx, t, p.Order.Selection(), maxCounted)
+	n, more, err := db.Preview(ctx, t, p.Order.Selection())
 	if err != nil {
 		return view{}, err
 	}

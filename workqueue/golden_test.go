@@ -152,7 +152,7 @@ func allStatements(spec Spec) (list []conn.Statement) {
 			list = append(list, stmt)
 		}
 	}
-	v := reflect.ValueOf(renderStatements(spec))
+	v := reflect.ValueOf(*renderStatements(spec))
 	for i := range v.NumField() {
 		field := v.Field(i)
 		if field.Kind() != reflect.Array {

@@ -179,23 +179,41 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 
 // tables opens the named tables, or all tables if no name is given.
 func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
-	known, err := d.TableNames(ctx)
+	names, err := d.names(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	if len(known) == 0 {
-		return nil, noTables(d.Schema)
-	}
-	if len(names) == 0 {
-		names = known
-	}
 	tables := make([]*workqueue.Table, len(names))
 	for i, name := range names {
-		if tables[i], err = d.open(ctx, known, name); err != nil {
+		if tables[i], err = workqueue.Open(specOf(d.Schema, name), d.app.telemetry()); err != nil {
+			return nil, err
+		}
+		if err := tables[i].CheckVersion(ctx, d.Pool); err != nil {
 			return nil, err
 		}
 	}
 	return tables, nil
+}
+
+// names are those of the tables that are named, without the schema, or of all if no name is given. What counts rows
+// needs no more of a table than what all of its versions have.
+func (d *database) names(ctx context.Context, names ...string) ([]string, error) {
+	known, err := d.TableNames(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(known) == 0:
+		return nil, noTables(d.Schema)
+	case len(names) == 0:
+		return known, nil
+	}
+	found := make([]string, len(names))
+	for i, name := range names {
+		if found[i], err = d.known(known, name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 func noTables(schema string) error {
@@ -211,21 +229,18 @@ func (d *database) table(ctx context.Context, name string) (*workqueue.Table, er
 	return tables[0], nil
 }
 
-// open also accepts the qualified name, since that is how messages show it.
-func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
+// known returns the name of a table of those that there are. It also accepts the qualified name, since that is how
+// messages show it.
+func (d *database) known(all []string, name string) (string, error) {
 	name = strings.TrimPrefix(name, d.Schema+".")
-	if isLog(d.Schema, name) && slices.Contains(known, name+"_parked") {
-		return nil, d.noRows()
+	if isLog(d.Schema, name) && slices.Contains(all, name+"_parked") {
+		return "", d.noRows()
 	}
-	if !slices.Contains(known, name) {
-		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.Schema,
-			strings.Join(known, ", "))
+	if !slices.Contains(all, name) {
+		return "", fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.Schema,
+			strings.Join(all, ", "))
 	}
-	t, err := workqueue.Open(specOf(d.Schema, name), d.app.telemetry())
-	if err != nil {
-		return nil, err
-	}
-	return t, t.CheckVersion(ctx, d.Pool)
+	return name, nil
 }
 
 // mayClaim checks the privileges before a worker starts. The worker would take a missing privilege for a temporary

@@ -30,8 +30,8 @@ func (k *asking) addFlags(flags *pflag.FlagSet, form any) {
 
 // addExact adds the flag of commands whose rows may be too many to be counted by the way.
 func (k *asking) addExact(flags *pflag.FlagSet) {
-	flags.BoolVar(&k.exact, "exact", false, fmt.Sprintf("with --dry-run, which reads at most %d rows, or %d "+
-		"that have ended: %s", operate.MaxSearched, operate.ScanBatch, exactMeaning))
+	flags.BoolVar(&k.exact, "exact", false, fmt.Sprintf("with --dry-run, which reads at most %d rows: %s", operate.MaxSearched,
+		exactMeaning))
 }
 
 // check refuses flags under which the command could not ask.
@@ -77,7 +77,7 @@ type selected struct {
 	Matched int  `json:"matched"` // rows that the filter matched; missing where ids were given
 	DryRun  bool `json:"dry_run"` // nothing was changed; missing where ids were given
 
-	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 10000 rows, or 5000 that have ended
+	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 5000 rows
 }
 
 // text says what was done to the rows.
@@ -126,7 +126,7 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 func (d *database) countFor(ctx context.Context, t *workqueue.Table, s operate.Selection, k asking) (n int, more bool,
 	err error) {
 	if k.dryRun && !k.exact {
-		return d.Preview(ctx, t, s, s.Most())
+		return d.Preview(ctx, t, s)
 	}
 	n, err = d.count(ctx, t, s)
 	return n, false, err

@@ -99,14 +99,23 @@ func (d *database) counted(ctx context.Context, names []string, exact bool) (c c
 	return c, err
 }
 
-func (d *database) stats(ctx context.Context, names []string, exact bool) ([]tableStats, error) {
-	tables, err := d.tables(ctx, names...)
-	if err != nil {
+func (d *database) stats(ctx context.Context, names []string, exact bool) (all []tableStats, err error) {
+	if exact {
+		return d.exactStats(ctx, names)
+	}
+	if names, err = d.names(ctx, names...); err != nil {
 		return nil, err
 	}
-	if !exact {
-		return d.boundedStats(ctx, tables)
-	}
+	err = d.eachFacts(ctx, names, func(r survey.Reader, t *survey.Facts) error {
+		s, err := boundedStatsOf(ctx, r, t)
+		all = append(all, s)
+		return err
+	})
+	return all, err
+}
+
+func (d *database) exactStats(ctx context.Context, names []string) ([]tableStats, error) {
+	tables, err := d.tables(ctx, names...)
 	all := make([]tableStats, len(tables))
 	for i, t := range tables {
 		s, err := t.On(d.Pool).Stats(ctx)
@@ -117,20 +126,6 @@ func (d *database) stats(ctx context.Context, names []string, exact bool) ([]tab
 			Expired: s.Expired, Waiting: s.Waiting, Failed: s.Failed, Cancelled: s.Cancelled,
 			OldestReady: s.OldestReady.Seconds(), Partial: s.Partial}
 	}
-	return all, nil
-}
-
-// boundedStats counts up to [operate.CountedRows] rows in a state.
-func (d *database) boundedStats(ctx context.Context, tables []*workqueue.Table) (all []tableStats, err error) {
-	names := make([]string, len(tables))
-	for i, t := range tables {
-		names[i] = t.Spec().Table
-	}
-	err = d.eachFacts(ctx, names, func(r survey.Reader, t *survey.Facts) error {
-		s, err := boundedStatsOf(ctx, r, t)
-		all = append(all, s)
-		return err
-	})
 	return all, err
 }
 
@@ -153,7 +148,7 @@ func (d *database) eachFacts(ctx context.Context, names []string, do func(survey
 }
 
 func boundedStatsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (s tableStats, err error) {
-	parts, cut, err := operate.Parts(ctx, r, t)
+	w, cut, err := operate.Depth(ctx, r, t)
 	if err != nil {
 		return s, err
 	}
@@ -165,7 +160,6 @@ func boundedStatsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (s ta
 	if err != nil {
 		return s, err
 	}
-	w := operate.Whole(t, parts)
 	return tableStats{Table: t.Schema + "." + t.Name, Ready: w.Ready, Scheduled: w.Scheduled, InProgress: w.InProgress,
 		Expired: w.Expired, Waiting: held.Rows, Failed: ended.Failed, Cancelled: ended.Cancelled,
 		OldestReady: w.OldestReady, Partial: t.Filtered, AtLeast: w.AtLeast || cut, MoreLater: w.MoreLater || cut,

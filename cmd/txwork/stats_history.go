@@ -43,14 +43,14 @@ type happenedTable struct {
 // happened reads the history of the tables that are named, or of all.
 func (d *database) happened(ctx context.Context, names []string, since time.Duration) (happened, error) {
 	h := happened{Tables: []happenedTable{}}
-	tables, err := d.tables(ctx, names...)
+	names, err := d.names(ctx, names...)
 	if err != nil {
 		return h, err
 	}
 	r := survey.HistoryRange{Length: since, Step: since, Hours: since > sinceMinutes, Now: true}
-	for _, t := range tables {
-		r.Tables = append(r.Tables, t.Spec().Table)
-		if log, is := strings.CutSuffix(t.Spec().Table, "_parked"); is { // its messages
+	for _, name := range names {
+		r.Tables = append(r.Tables, name)
+		if log, is := strings.CutSuffix(name, "_parked"); is { // its messages
 			r.Tables = append(r.Tables, log)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 
 // Bounds on what top reads.
 const (
-	topRows     = 2000   // of a table, in each state but those of due rows; more are shown as at least so many
 	topRated    = 10_000 // written, and ended, within the window
 	topSample   = 1000   // dead letters and rows to be retried, to group errors
 	topGroups   = 8      // claims, errors and groups of sessions, and topics of each table; the others are counted
@@ -193,7 +192,10 @@ func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFram
 			return err
 		}
 		f.At = f.At.UTC()
-		tables, err = survey.Tables(ctx, tx, r.db.Schema, topRows)
+		tables, err = survey.Tables(ctx, tx, r.db.Schema, operate.CountedRows)
+		for i := range tables {
+			tables[i].DueRows = operate.CountedRows
+		}
 		return err
 	})
 	if err == nil && len(tables) == 0 {
@@ -326,11 +328,11 @@ func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts,
 
 // whole reads what is known only of a table as a whole.
 func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
-	held, err := survey.HeldRows(ctx, r, t, topRows)
+	held, err := survey.HeldRows(ctx, r, t, operate.CountedRows)
 	if !f.skip("waiting rows of "+t.Name, err) {
 		q.Of.Waiting, q.Of.OldestWaiting, q.Of.MoreWaiting = held.Rows, held.Oldest, held.More
 	}
-	dead, err := survey.CountDeadLetters(ctx, r, t, topRows, topErrorsOf)
+	dead, err := survey.CountDeadLetters(ctx, r, t, operate.CountedRows, topErrorsOf)
 	if !f.skip("dead letters of "+t.Name, err) {
 		q.Of.DeadLetters, q.Of.RecentDead = dead.Rows, dead.Recent
 		q.Of.MoreDead, q.Of.MoreRecent = dead.More, dead.RecentMore()

@@ -109,11 +109,10 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 	if !s.plain {
 		s.batch *= firstRead
 	}
-	most := s.query.most()
 	var ids []uuid.UUID
 	more := true
-	for ; more && len(ids) <= o.Limit && s.read < most; looked(s.read) {
-		s.batch = min(s.batch, ScanBatch, most-s.read)
+	for ; more && len(ids) <= o.Limit && s.read < MaxSearched; looked(s.read) {
+		s.batch = min(s.batch, ScanBatch, MaxSearched-s.read)
 		var found []foundPlace
 		if found, more, err = s.next(ctx); err != nil {
 			return p, err

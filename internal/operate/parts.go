@@ -55,6 +55,16 @@ func Parts(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []Part,
 	return parts, cut, err
 }
 
+// Depth counts the live rows of a table that are not held back, without telling its parts apart: those that are not due
+// yet by the index alone. Cut says that rows of other lanes were not counted.
+func Depth(ctx context.Context, r survey.Reader, t *survey.Facts) (whole Part, cut bool, err error) {
+	l := &laneParts{table: t}
+	if cut, err = l.read(ctx, r); err != nil {
+		return Part{}, false, err
+	}
+	return Whole(t, l.parts), cut, nil
+}
+
 // Whole adds up the parts of a table.
 func Whole(t *survey.Facts, parts []Part) Part {
 	whole := Part{Table: t.Name, AtLeast: t.Filtered, MoreLater: t.Filtered}
@@ -69,20 +79,14 @@ func Whole(t *survey.Facts, parts []Part) Part {
 }
 
 func lanes(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []Part, cut bool, err error) {
-	heads, err := survey.Heads(ctx, r, t, survey.Asked{Within: workqueue.DefaultRunsWithin})
-	if err != nil {
-		return nil, false, err
-	}
-	later, err := survey.LaterRows(ctx, r, t)
-	if err != nil {
+	l := &laneParts{table: t}
+	if cut, err = l.read(ctx, r); err != nil {
 		return nil, false, err
 	}
 	rules, err := survey.QueueRules(ctx, r, t, maxRules)
 	if err != nil {
 		return nil, false, err
 	}
-	l := &laneParts{table: t}
-	cut = l.count(heads, later)
 	l.apply(rules)
 	slices.SortStableFunc(l.parts, func(a, b Part) int {
 		return cmp.Or(cmp.Compare(b.Ready+b.InProgress, a.Ready+a.InProgress), cmp.Compare(a.Name, b.Name))
@@ -107,17 +111,35 @@ func groups(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []Part
 	return parts, cut, err
 }
 
-// laneParts are the queues or consumers of a table. One of them may have several heads, one for each priority.
+// laneParts are the queues or consumers of a table, or the table if it has neither. One of them may have several heads,
+// one for each priority.
 type laneParts struct {
 	table *survey.Facts
 	parts []Part
+}
+
+// read counts the rows, and tells whether there may be other lanes.
+func (l *laneParts) read(ctx context.Context, r survey.Reader) (cut bool, err error) {
+	heads, err := survey.Heads(ctx, r, l.table, survey.Asked{Within: workqueue.DefaultRunsWithin})
+	if err != nil {
+		return false, err
+	}
+	later, err := survey.LaterRows(ctx, r, l.table)
+	if err != nil {
+		return false, err
+	}
+	return l.count(heads, later), nil
 }
 
 func (l *laneParts) find(name string) *Part {
 	i := slices.IndexFunc(l.parts, func(p Part) bool { return p.Name == name })
 	if i < 0 {
 		i = len(l.parts)
-		l.parts = append(l.parts, Part{Table: l.table.Name, By: l.table.LaneNames[0], Name: name})
+		p := Part{Table: l.table.Name, Name: name}
+		if len(l.table.LaneNames) > 0 {
+			p.By = l.table.LaneNames[0]
+		}
+		l.parts = append(l.parts, p)
 	}
 	return &l.parts[i]
 }

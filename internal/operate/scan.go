@@ -16,18 +16,9 @@ import (
 // ScanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
 const ScanBatch = 5000
 
-// MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says
-// how far it has come. Of rows that have ended it reads [ScanBatch]: they are the most, and those of a large table are
-// rarely in memory.
-const MaxSearched = 2 * ScanBatch
-
-// most is how many rows of a listing are read at most for what is not asked for exactly.
-func (l Listing) most() int {
-	if l.since != "" { // they have ended
-		return ScanBatch
-	}
-	return MaxSearched
-}
+// MaxSearched is how many rows are read to find those that a filter selects. A page then ends, full or not, and says
+// how far it has come; a count says that there may be more. Each row may be on a page of its own in a large table.
+const MaxSearched = ScanBatch
 
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
 // transaction, so a long scan does not hold back vacuum or block other sessions.

@@ -39,25 +39,16 @@ func (s Selection) At(t time.Time) Selection {
 	return s
 }
 
-// Most is how many rows of a selection are read at most to count those that match, unless an exact number is asked for:
-// as many as a list reads.
-func (s Selection) Most() (rows int) {
-	for _, part := range s.Parts {
-		rows = max(rows, part.most())
-	}
-	return rows
-}
-
 // Count returns how many rows a selection has, up to its limit. It calls counted with the number so far.
 func (d *DB) Count(ctx context.Context, t *workqueue.Table, s Selection, counted func(rows int)) (n int, err error) {
 	n, _, err = d.tally(ctx, t, s, math.MaxInt, counted)
 	return n, err
 }
 
-// Preview counts like Count, but reads at most so many rows, those that do not match included. More says that it ended
-// there, so there may be more rows than it says.
-func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection, most int) (n int, more bool, err error) {
-	return d.tally(ctx, t, s, most, func(int) {})
+// Preview counts like Count, but reads at most [MaxSearched] rows, those that do not match included. More says that it
+// ended there, so there may be more rows than it says.
+func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection) (n int, more bool, err error) {
+	return d.tally(ctx, t, s, MaxSearched, func(int) {})
 }
 
 // tally counts on the server, so that no row is sent.

@@ -20,7 +20,7 @@ const (
 	RunningRows = 10_000
 
 	// leastShare is how many rows are read of each lane at least.
-	leastShare = 50
+	leastShare = 20
 )
 
 // Facts are what the catalog and the statistics say about a table of the core.
