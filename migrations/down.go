@@ -13,9 +13,9 @@ var (
 	madeTrigger  = regexp.MustCompile(`(?m)^CREATE FUNCTION "[^"]+"\."([^"]+)"\(\) RETURNS trigger$`)
 )
 
-// takenBack is the down direction. It locks what the migration has made before it drops it, the sequences that came with
-// its columns, and the tables of others that have its triggers: DROP locks one after the other in an order that others
-// do not have, so that one of both would be cancelled as a deadlock.
+// takenBack is the down direction. Before it drops anything it locks what the migration has made, the sequences that
+// came with its columns, and the tables of others that have its triggers. DROP locks them one after the other, in an
+// order that others do not have: one of both would be cancelled because of a deadlock.
 func (m migration) takenBack() string {
 	relations := madeRelation.FindAllStringSubmatch(m.up, -1)
 	if len(relations) == 0 {

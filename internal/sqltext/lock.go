@@ -8,9 +8,9 @@ func LockAll(tables, mode string) string {
 	return lockAll(tables, fmt.Sprintf("format('LOCK TABLE ONLY %%s IN %s MODE', in_use)", mode))
 }
 
-// LockToDrop is LockAll of tables and sequences that are going to be dropped. A transaction keeps the lock of a sequence
-// when it rolls a savepoint back and has that of the table no more. LOCK takes no sequences: an owner that stays the
-// same is the statement with their lock that changes nothing.
+// LockToDrop is LockAll of tables and sequences that are going to be dropped. A transaction that rolls a savepoint back
+// keeps the lock of a sequence and not that of its table. LOCK takes no sequences: to set the owner that they have
+// changes nothing, and takes the same lock.
 func LockToDrop(relations string) string {
 	return lockAll(relations, `(SELECT format(CASE c.relkind WHEN 'S' THEN 'ALTER SEQUENCE %s OWNER TO %I'
                         ELSE 'LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE' END, in_use, pg_get_userbyid(c.relowner))
