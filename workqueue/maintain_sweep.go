@@ -46,7 +46,7 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 	c := conn.Call{
 		Statement: conn.Statement{
 			Name: suffix, Params: []string{"max_rows"},
-			Text: fmt.Sprintf("SELECT %s($1::int), coalesce(current_setting('txwork.told_%s', true), '')",
+			Text: fmt.Sprintf("SELECT %s($1::int), coalesce(pg_catalog.current_setting('txwork.told_%s', true), '')",
 				q.table.view.Function(suffix), suffix),
 		},
 		Args: map[string]any{"max_rows": limit},
