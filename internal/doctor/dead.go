@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -61,19 +62,40 @@ func (l *letters) evidence(label string) Evidence {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
-// readSuspects returns the rows of a table for checks that look for errors, and tells whether there may be more: live
-// ones, unless only dead letters are meant, and the latest dead letters. What was not looked at is said, but for rows
-// that are not due yet: they do no harm meanwhile, and are read when few are before them.
-func (x *examination) readSuspects(ctx context.Context, t *table, live bool) (found read, more bool, err error) {
-	heads, err := x.readHeads(ctx, t) // which says if there are more lanes than are looked at
-	if err != nil {
-		return read{}, false, err
+// suspects are the rows of a table that checks for errors look for, and whether there may be more. Rows that are not
+// due yet do not count for that: they do no harm meanwhile, and are read when few are before them.
+type suspects struct {
+	Deadly            []deadly
+	Unhandled         []unhandled
+	MoreDue, MoreDead bool
+	err               error
+}
+
+// readSuspects reads the rows of a table for all checks that look for errors, once, and tells whether there may be
+// more: live ones, unless only dead letters are meant, and the latest dead letters. What was not looked at is said.
+func (x *examination) readSuspects(ctx context.Context, t *table, live bool) (found suspects, more bool, err error) {
+	if _, err := x.readHeads(ctx, t); err != nil { // which says if there are more lanes than are looked at
+		return suspects{}, false, err
 	}
-	found = *t.read
-	if live && hides(heads) {
+	if t.suspects == nil {
+		far := *t
+		far.HeadRows = maxErrors
+		t.suspects = &suspects{}
+		t.suspects.err = x.read(ctx, func(tx pgx.Tx) error {
+			s := t.suspects
+			row := tx.QueryRow(ctx, sqltext.Statement(templates, "suspects", &far), deadlyFrom, deadLettersOf.Seconds(),
+				maxSample, maxSample, x.Thresholds.Unserved.Seconds())
+			return row.Scan(&s.Deadly, &s.Unhandled, &s.MoreDue, &s.MoreDead)
+		})
+	}
+	found = *t.suspects
+	if found.err != nil {
+		return suspects{}, false, found.err
+	}
+	if live && found.MoreDue {
 		more = true
 		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due: the rest was not looked at",
-			found.most), "start workers, or look when there are fewer"})
+			maxErrors), "start workers, or look when there are fewer"})
 	}
 	if found.MoreDead {
 		more = true

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
-	"github.com/txwork/txwork/internal/pgschema"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
@@ -581,42 +576,4 @@ func TestAStandby(t *testing.T) {
 		t.Errorf("findings %+v", f)
 	}
 	w.exec("SELECT pg_promote()") // so that the schema can be dropped
-}
-
-// dueReads counts the statements that read the due rows of each table.
-type dueReads struct{ of map[string]int }
-
-var readOfDue = regexp.MustCompile(`FROM "[^"]+"\."([^"]+)" AS r\s+WHERE r\.completed_at IS NULL\s+AND NOT r\.waiting\s+` +
-	`AND r\.due_at <= `)
-
-func (d *dueReads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if found := readOfDue.FindStringSubmatch(q.SQL); found != nil && !strings.HasPrefix(q.SQL, "EXPLAIN") {
-		d.of[found[1]]++
-	}
-	return ctx
-}
-
-func (*dueReads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// All checks look at the same due rows, which one statement reads, also those of claims that have expired.
-func TestDueRowsAreReadOnce(t *testing.T) {
-	w := newWard(t)
-	w.enqueue(messages("order.placed", 3)...)
-	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
-	w.exec("UPDATE outbox SET status = 1, attempts = 1, owner_token = gen_random_uuid(), locked_until = now() - " +
-		"interval '30 minutes' WHERE id = (SELECT min(id::text)::uuid FROM outbox)")
-	reads := dueReads{map[string]int{}}
-	pool := pgschema.NewPool(t, w.URL, func(c *pgxpool.Config) { c.ConnConfig.Tracer = &reads; c.MaxConns = 1 })
-	r, err := doctor.Examine(t.Context(), pool, w.options())
-	must(t, err)
-	for _, code := range []string{"expired-leases", "unserved"} {
-		if len(titles(r, code)) != 1 {
-			t.Errorf("no finding %s in %+v", code, r.Findings)
-		}
-	}
-	for _, table := range []string{"outbox", "inbox", "jobs", "timers", "jobs_schedule", "timers_schedule"} {
-		if reads.of[table] != 1 {
-			t.Errorf("the due rows of %s were read %d times", table, reads.of[table])
-		}
-	}
 }

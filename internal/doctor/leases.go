@@ -152,7 +152,10 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 		}
 		return nil, nil
 	}
-	claims := t.read.Expired
+	claims, err := readRows[expiredClaim](ctx, x, "expired", t, x.Thresholds.Expired.Seconds(), maxShown)
+	if err != nil {
+		return nil, err
+	}
 	f := x.expiredFinding(ctx, t, plural(n, "lease"), oldest)
 	if more {
 		f = x.expiredFinding(ctx, t, "at least "+plural(n, "lease"), oldest)
@@ -177,7 +180,7 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 // hiding says that there are more due rows than are read to find those in progress.
 func (t *table) hiding() gap {
 	return gap{fmt.Sprintf("more than %d rows are due: rows in progress behind them were not looked at",
-		t.read.most), "start workers, or look when there are fewer"}
+		survey.RunningRows), "start workers, or look when there are fewer"}
 }
 
 func countExpired(heads []survey.Head) (n int64, oldest float64) {

@@ -7,19 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 )
 
 // Bounds on what is read of a table.
 const (
-	maxHead   = 5000 // alarms and dead letters, and rows at the heads of all lanes together
-	maxSample = 1000 // dead letters, rows of one key, and the like
-	maxShown  = 5    // rows shown in a finding
-	maxLater  = 500  // rows of all lanes together that become due next
+	maxHead   = 5000        // rows at the heads of all lanes together
+	maxSample = 1000        // dead letters, rows of one key, and the like
+	maxShown  = 5           // rows shown in a finding
+	maxErrors = 2 * maxHead // rows that are read at the heads of all lanes together to find those with an error
 
 	maxListed    = 20  // settings, indexes, limits, slots and sessions that wait
 	maxSequences = 200 // sequences of the schema
@@ -45,12 +43,15 @@ func listed[T any](ctx context.Context, x *examination, file, what string, args 
 type table struct {
 	survey.Facts
 
-	read  *read
-	rules map[string]survey.QueueRule // once they were read
-	long  time.Duration               // what Head.Long counts
-	rates *survey.Rates
-	aside *asideTopics
-	owed  *owedSchedules
+	heads     []survey.Head
+	headsErr  error
+	headsRead bool
+	rules     map[string]survey.QueueRule // once they were read
+	long      time.Duration               // what Head.Long counts
+	rates     *survey.Rates
+	aside     *asideTopics
+	suspects  *suspects
+	owed      *owedSchedules
 
 	FiresAlarms bool // alarms fire by its rows
 
@@ -77,56 +78,18 @@ func (t *table) note(err error) {
 	}
 }
 
-// A read is what was read once of the rows of a table, for all checks that look at them.
-type read struct {
-	Heads     []survey.Head
-	Expired   []expiredClaim
-	Deadly    []deadly
-	Unhandled []unhandled
-	Lanes     int64
-	MoreDead  bool // there are more dead letters than were looked at
-	most      int  // due rows of all lanes together
-	err       error
-}
-
-// Most is how many due rows of all lanes together are read, for the template.
-func (t *table) Most() int { return t.MaxRunning() }
-
-// readRows reads the rows of a table, once. If there is no time for all due rows, it reads fewer.
-func (x *examination) readRows(ctx context.Context, t *table) *read {
-	if t.read != nil {
-		return t.read
-	}
-	of := *t
-	of.HeadRows, of.DueRows = maxLater, survey.RunningRows
-	r, err := x.readRowsOf(ctx, &of)
-	if pg, is := errors.AsType[*pgconn.PgError](err); is && pg.Code == "57014" {
-		of.DueRows = maxLater
-		r, err = x.readRowsOf(ctx, &of)
-	}
-	t.read, t.long = r, x.Thresholds.Backlog
-	r.most, r.err = of.DueRows, err
-	return r
-}
-
-func (x *examination) readRowsOf(ctx context.Context, t *table) (*read, error) {
-	var r read
-	return &r, x.read(ctx, func(tx pgx.Tx) error {
-		row := tx.QueryRow(ctx, sqltext.Statement(templates, "rows", t), deadlyFrom, deadLettersOf.Seconds(), maxSample,
-			maxSample, x.Thresholds.Unserved.Seconds(), x.Thresholds.Expired.Seconds(), x.Thresholds.Backlog.Seconds(),
-			x.Thresholds.Running.Seconds(), maxShown)
-		return row.Scan(&r.Heads, &r.Expired, &r.Deadly, &r.Unhandled, &r.Lanes, &r.MoreDead)
-	})
-}
-
-// readHeads returns the heads of all lanes.
+// readHeads reads the heads of all lanes, once.
 func (x *examination) readHeads(ctx context.Context, t *table) ([]survey.Head, error) {
-	r := x.readRows(ctx, t)
-	if r.Lanes >= survey.MaxLanes {
+	if !t.headsRead {
+		t.heads, t.headsErr = survey.Heads(ctx, x.reader(), &t.Facts, survey.Asked{Expired: x.Thresholds.Expired,
+			Long: x.Thresholds.Backlog, Within: x.Thresholds.Running})
+		t.headsRead, t.long = true, x.Thresholds.Backlog
+	}
+	if len(t.heads) >= survey.MaxLanes {
 		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("there are %d or more combinations of %s: the rest was not "+
 			"looked at", survey.MaxLanes, strings.Join(t.LaneNames, " and ")), ""})
 	}
-	return r.Heads, r.err
+	return t.heads, t.headsErr
 }
 
 // of describes a lane.
