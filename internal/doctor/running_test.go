@@ -19,7 +19,7 @@ import (
 func (w *ward) hanging(ignores bool) (stop func()) {
 	w.Helper()
 	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{
-		Concurrency: 2, TopicConcurrency: 2, Lease: workqueue.MinLease, ShutdownTimeout: time.Millisecond,
+		Concurrency: 2, TopicConcurrency: 2, Lease: 5 * time.Second, ShutdownTimeout: time.Millisecond,
 		RunsWithin: 2 * time.Second}})
 	must(w, err)
 	released := make(chan struct{})
