@@ -49,7 +49,6 @@ func TestTicksAreThinnedOut(t *testing.T) {
 		t.Errorf("%d messages are read, want %d", n, 4*8)
 	}
 	// Ticks of one second between which there is a batch are left.
-	before = ages()
 	for range 3 {
 		f.bulk(f.Pool, "m", 5000)
 		f.tick()
