@@ -189,7 +189,8 @@ var notFollowed = map[string][]string{
 		"%s ended though nobody asked it to (%s): see its messages above", "dropped at its end, or by the next run",
 		"this is a worker process of `txwork demo`",
 	},
-	"it is a pattern of statements": {
+	"it is a statement, or a pattern of statements": {
+		"(SELECT format(CASE c.relkind WHEN 'S' THEN 'ALTER SEQUENCE",
 		"^(?i)(ADD |DROP CONSTRAINT |ENABLE |DISABLE |", "^(?i)ALTER TABLE (?:IF EXISTS )?", "^(?i)ALTER (?:COLUMN )?",
 		"^(?i)(DROP (FUNCTION|PROCEDURE|ROUTINE|",
 	},

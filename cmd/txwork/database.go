@@ -179,7 +179,7 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 
 // tables opens the named tables, or all tables if no name is given.
 func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
-	names, err := d.names(ctx, names...)
+	names, err := d.find(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -195,9 +195,18 @@ func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Ta
 	return tables, nil
 }
 
-// names are those of the tables that are named, without the schema, or of all if no name is given. What counts rows
-// needs no more of a table than what all of its versions have.
+// names are those of tables whose version fits, see tables.
 func (d *database) names(ctx context.Context, names ...string) ([]string, error) {
+	tables, err := d.tables(ctx, names...)
+	found := make([]string, len(tables))
+	for i, t := range tables {
+		found[i] = t.Spec().Table
+	}
+	return found, err
+}
+
+// find returns the names of tables, without the schema: of those that are named, or of all if no name is given.
+func (d *database) find(ctx context.Context, names ...string) ([]string, error) {
 	known, err := d.TableNames(ctx)
 	switch {
 	case err != nil:
