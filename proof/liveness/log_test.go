@@ -43,7 +43,7 @@ func logCalls() (all []called) {
 
 // ofOwners are functions that others call, or only the owner of the tables. Those of parked messages are as of other
 // tables; their trim keeps tickers waiting, and bounds how long its caller may be idle to a second.
-var ofOwners = regexp.MustCompile(`_log_(shift|tick_step|outlived|trim_slot|trim_dedup|least|move|rebase|storage|take_over|move_rows|rows_moved|dedup_moved|give_back|moved_back|dedup_back)$|_log_parked_`)
+var ofOwners = regexp.MustCompile(`_log_(shift|tick_step|outlived|thin|trim_slot|trim_dedup|least|move|rebase|storage|take_over|move_rows|rows_moved|dedup_moved|give_back|moved_back|dedup_back)$|_log_parked_`)
 
 // Whoever holds a function of a log keeps no other subscription, and no producer, waiting.
 func TestFunctionsOfALog(t *testing.T) {
