@@ -59,10 +59,14 @@ func (w *walk) suspect(r Handling, format string, args ...any) {
 // claimOf returns the claim that a handler ran for: the last one of its process and attempt before it. A run of a key
 // that is lost uses up no attempt of the rows behind its head, so their number comes again. Its handler may go on with
 // them while the process has already claimed them anew: then the time at which the attempt became due tells the claims
-// apart.
+// apart. A handler that does not know that time may have been given the row long after its claim, so it ran for a claim
+// without a handler if there is one.
 func (w *walk) claimOf(r Handling) (found *claim) {
 	for i, c := range w.claims {
 		if c.app != r.App || c.attempt != r.Attempt || c.at.After(r.Start) {
+			continue
+		}
+		if r.Due.IsZero() && found != nil && c.run != nil {
 			continue
 		}
 		if c.due.Equal(r.Due) || found == nil || !found.due.Equal(r.Due) {
