@@ -59,21 +59,35 @@ func (w *walk) suspect(r Handling, format string, args ...any) {
 // claimOf returns the claim that a handler ran for: the last one of its process and attempt before it. A run of a key
 // that is lost uses up no attempt of the rows behind its head, so their number comes again. Its handler may go on with
 // them while the process has already claimed them anew: then the time at which the attempt became due tells the claims
-// apart. A handler that does not know that time may have been given the row long after its claim, so it ran for a claim
-// without a handler if there is one.
+// apart. A handler that does not know that time may begin long after its claim, see fits.
 func (w *walk) claimOf(r Handling) (found *claim) {
-	for i, c := range w.claims {
-		if c.app != r.App || c.attempt != r.Attempt || c.at.After(r.Start) {
-			continue
-		}
-		if r.Due.IsZero() && found != nil && c.run != nil {
-			continue
-		}
-		if c.due.Equal(r.Due) || found == nil || !found.due.Equal(r.Due) {
-			found = &w.claims[i]
+	for i := range w.claims {
+		c := &w.claims[i]
+		switch {
+		case c.app != r.App || c.attempt != r.Attempt || c.at.After(r.Start):
+		case found == nil:
+			found = c
+		case r.Due.IsZero():
+			if w.fits(r, c) >= w.fits(r, found) {
+				found = c
+			}
+		case c.due.Equal(r.Due) || !found.due.Equal(r.Due):
+			found = c
 		}
 	}
 	return found
+}
+
+// fits tells how well a claim fits a handler of its process and attempt: best if no other handler ran for it, and it was
+// settled with an effect if the handler says so, and only then.
+func (w *walk) fits(r Handling, c *claim) int {
+	switch {
+	case c.run != nil:
+		return 0
+	case w.hasEffect(r, c) == (r.Result == resultTx):
+		return 2
+	}
+	return 1
 }
 
 // over tells whether the claim's own process had settled it by the given time.
