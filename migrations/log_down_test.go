@@ -142,14 +142,21 @@ func TestALogIsTakenBackWhileItIsUsed(t *testing.T) {
 	}
 }
 
-// A transaction that has used one relation of the log, and then uses all tables, meets its removal while that waits. A
-// savepoint that is rolled back keeps the lock of a sequence, and not that of its table.
-func TestTheRemovalOfALogHoldsNothingWhileItWaits(t *testing.T) {
-	t.Parallel()
+// withLog has all tables, and a log.
+func withLog(t *testing.T) (*pgtest.DB, *migrations.Migrator) {
+	t.Helper()
 	db := pgtest.New(t)
 	up(t, newMigrator(t, db.Pool, db.Schema))
 	m := newMigratorOf(t, db.Pool, db.Schema, migrations.Log)
 	up(t, m)
+	return db, m
+}
+
+// A transaction that has used one relation of the log, and then uses all tables, meets its removal while that waits. A
+// savepoint that is rolled back keeps the lock of a sequence, and not that of its table.
+func TestTheRemovalOfALogHoldsNothingWhileItWaits(t *testing.T) {
+	t.Parallel()
+	db, m := withLog(t)
 	tables := lines(t, db.Pool, `SELECT relname::text FROM pg_class
 		WHERE relnamespace = $1::text::regnamespace AND relname LIKE 'outbox\_log%' AND relkind IN ('r', 'p')`, db.Schema)
 	for _, use := range []string{
@@ -195,10 +202,7 @@ func TestTheRemovalOfALogHoldsNothingWhileItWaits(t *testing.T) {
 // wait for anything then.
 func TestWhoWaitsBehindTheRemovalOfALogIsNotCancelled(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	up(t, newMigrator(t, db.Pool, db.Schema))
-	m := newMigratorOf(t, db.Pool, db.Schema, migrations.Log)
-	up(t, m)
+	db, m := withLog(t)
 	const lock = "LOCK TABLE %s IN ROW EXCLUSIVE MODE"
 	begin := func(table string) (tx pgx.Tx, pid uint32) {
 		t.Helper()
@@ -260,10 +264,7 @@ func untilLocked(ctx context.Context, m *migrations.Migrator) error {
 // A log that has moved back is taken back, too, with the triggers that it has left on the table of rows.
 func TestALogThatHasMovedBackIsTakenBack(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	up(t, newMigrator(t, db.Pool, db.Schema))
-	m := newMigratorOf(t, db.Pool, db.Schema, migrations.Log)
-	up(t, m)
+	db, m := withLog(t)
 	for _, sql := range []string{"SELECT outbox_log_take_over('main')", "SELECT outbox_log_move_rows('main')",
 		"SELECT outbox_log_give_back()"} {
 		exec(t, db.Pool, sql)

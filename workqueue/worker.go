@@ -152,6 +152,8 @@ type Worker struct {
 	cancelsSeen atomic.Int64 // how many notifications of cancels have come
 	started     atomic.Bool
 	phase       atomic.Int32
+	begun       chan struct{}         // closed when the worker works, or will not
+	begins      func()                // closes begun
 	refused     atomic.Pointer[error] // by an External
 	external    atomic.Pointer[hears] // of an External
 }
@@ -196,7 +198,8 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 }
 
 func newWorker(c consumer, pool *pgxpool.Pool, o WorkerOptions) *Worker {
-	w := &Worker{engine: newEngine(c), options: o, pool: pool, runtime: o.Runtime}
+	w := &Worker{engine: newEngine(c), options: o, pool: pool, runtime: o.Runtime, begun: make(chan struct{})}
+	w.begins = sync.OnceFunc(func() { close(w.begun) })
 	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit,
 		PerTopic: o.TopicConcurrency}, w.release)
 	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
@@ -221,6 +224,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.New("txwork: the worker has been started already: make a new one")
 	}
 	w.phase.Store(phaseStarting)
+	defer w.begins()
 	defer w.phase.Store(phaseStopping)
 	if err := w.open(ctx); err != nil {
 		return err
@@ -297,6 +301,7 @@ func (w *Worker) serve(ctx context.Context) error {
 	intake.Go(func() { w.poll.Run(ctx) })
 	w.work.beginIntake(w)
 	w.phase.Store(phaseWorking)
+	w.begins()
 
 	<-ctx.Done()
 	w.phase.Store(phaseStopping)

@@ -225,11 +225,9 @@ func (r *ExternalRow) End() ExternalEnd {
 // Open opens the worker's runtime for the statements of an External, once the worker has checked its table, or ctx is
 // done. The result closes it.
 func (x *External[T]) Open(ctx context.Context) (stop func(), err error) {
-	for x.worker.phase.Load() < phaseWorking && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(2 * time.Millisecond):
-		}
+	select {
+	case <-x.worker.begun:
+	case <-ctx.Done():
 	}
 	system, err := x.worker.runtime.join(ctx)
 	if err != nil {

@@ -116,6 +116,9 @@ func (d *database) stats(ctx context.Context, names []string, exact bool) (all [
 
 func (d *database) exactStats(ctx context.Context, names []string) ([]tableStats, error) {
 	tables, err := d.tables(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]tableStats, len(tables))
 	for i, t := range tables {
 		s, err := t.On(d.Pool).Stats(ctx)
@@ -126,7 +129,7 @@ func (d *database) exactStats(ctx context.Context, names []string) ([]tableStats
 			Expired: s.Expired, Waiting: s.Waiting, Failed: s.Failed, Cancelled: s.Cancelled,
 			OldestReady: s.OldestReady.Seconds(), Partial: s.Partial}
 	}
-	return all, err
+	return all, nil
 }
 
 // eachFacts calls do for each of some tables, of which it reads [operate.CountedRows] rows in a state: as many of those

@@ -154,5 +154,8 @@ func (f *Facts) MaxLanes() int { return MaxLanes }
 // MaxHead is how many rows are read at the heads of all lanes together.
 func (f *Facts) MaxHead() int { return f.HeadRows }
 
+// LeastShare is how many of them are read of each lane at least.
+func (f *Facts) LeastShare() int { return leastShare }
+
 // MaxRunning is how many due rows are read of all lanes together to find rows in progress.
 func (f *Facts) MaxRunning() int { return max(cmp.Or(f.DueRows, RunningRows), f.HeadRows) }

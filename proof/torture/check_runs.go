@@ -78,8 +78,8 @@ func (w *walk) claimOf(r Handling) (found *claim) {
 	return found
 }
 
-// fits tells how well a claim fits a handler of its process and attempt: best if no other handler ran for it, and it was
-// settled with an effect if the handler says so, and only then.
+// fits tells how well a claim fits a handler of its process and attempt: best if no other handler ran for it, and it
+// was settled with an effect if the handler says so, and only then.
 func (w *walk) fits(r Handling, c *claim) int {
 	switch {
 	case c.run != nil:

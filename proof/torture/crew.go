@@ -227,8 +227,8 @@ func (c *crew) pick(ctx context.Context, random *rand.Rand) (*slot, *member, err
 	return s, m, err
 }
 
-// begunLimit is how long a process may take to start on a busy machine.
-const begunLimit = 30 * time.Second
+// begunLimit bounds how long a process may take to start, which is long on a machine that is busy with the faults.
+const begunLimit = 3 * time.Minute
 
 // begun waits until the slot's process reacts to signals.
 func (s *slot) begun(ctx context.Context) (*member, error) {

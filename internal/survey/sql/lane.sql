@@ -19,7 +19,7 @@
               AND r.due_at <= now()
               {{- template "in lane" .}}
             LIMIT {{if .Lanes}}(
-                SELECT greatest({{.MaxRunning}} / greatest(count(*), 1), 20)
+                SELECT greatest({{.MaxRunning}} / greatest(count(*), 1), {{.LeastShare}})
                 FROM few){{else}}{{.MaxRunning}}{{end}}) AS s
         WHERE s.status = 1{{end}}
 {{- /* A row in progress whose lease has not expired: somebody renews it. */ -}}
@@ -38,4 +38,5 @@
 {{define "of lane"}}
         {{- template "in lane" .}}
         LIMIT {{if .LaneRows}}{{.LaneRows}}{{else if .Lanes}}(
-            SELECT greatest({{.MaxHead}} / greatest(count(*), 1), 20) FROM few){{else}}{{.MaxHead}}{{end}}{{end}}
+            SELECT greatest({{.MaxHead}} / greatest(count(*), 1), {{.LeastShare}})
+            FROM few){{else}}{{.MaxHead}}{{end}}{{end}}
