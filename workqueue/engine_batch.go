@@ -74,7 +74,7 @@ func (r *batchRun) more() bool { return len(r.parts) > 0 }
 // step calls the handler with the next part.
 func (r *batchRun) step() (decided []*delivery) {
 	last := len(r.parts) - 1
-	part, decided := r.startable(r.parts[last])
+	part, decided := r.leaveOut(r.parts[last])
 	r.parts = r.parts[:last]
 	if len(part) == 0 {
 		return decided
@@ -100,9 +100,9 @@ func (r *batchRun) step() (decided []*delivery) {
 	return append(decided, r.putBack(all)...)
 }
 
-// startable decides on rows that do not start, because their claim was lost, they were cancelled, or the domain leaves
+// leaveOut decides on rows that do not start, because their claim was lost, they were cancelled, or the domain leaves
 // them, and returns the others.
-func (r *batchRun) startable(part []*delivery) (rows, decided []*delivery) {
+func (r *batchRun) leaveOut(part []*delivery) (rows, decided []*delivery) {
 	for _, d := range part {
 		if o := r.skipped(d); o != nil {
 			d.decide(d.ctx, d.inOrder(o))

@@ -149,7 +149,7 @@ func (b *Buffer[R]) target() int {
 func (b *Buffer[R]) Add(rows []R, wanted int) {
 	admitted, back, most := b.isolation.admit(b, rows, b.assign(rows))
 	b.release(append(b.put(admitted, wanted, most), back...))
-	b.isolation.endClaim(len(rows))
+	b.isolation.endClaim(len(rows) == 0)
 }
 
 // put adds the rows of a claim that wanted so many. A claim that reaches the limit raises it at once. A claim that

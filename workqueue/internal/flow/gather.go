@@ -141,7 +141,7 @@ func (g *Gathering[R]) finish() {
 func (b *Buffer[R]) BeginRuns(want int) int { return b.isolation.beginClaim(want) }
 
 // EndRuns ends what BeginRuns has begun.
-func (b *Buffer[R]) EndRuns(rows int) { b.isolation.endClaim(rows) }
+func (b *Buffer[R]) EndRuns(rows int) { b.isolation.endClaim(rows == 0) }
 
 // FinishedBatch is Finished for a batch of so many rows, which share the place of the first.
 func (b *Buffer[R]) FinishedBatch(first R, rows int, succeeded bool) (wake bool) {

@@ -119,19 +119,19 @@ func (i *Isolation[R]) beginClaim(want int) int {
 	}
 	i.claims.Add(1) // before it asks: suspects that begin to wait now see the claim, or it sees them
 	if want = min(want, i.room()); want == 0 {
-		i.endClaim(1) // suspects may have waited for the end of this one
+		i.endClaim(false) // suspects may have waited for the end of this one
 	}
 	return want
 }
 
-// endClaim ends a claim. Its rows, if any, have been admitted or put back.
-func (i *Isolation[R]) endClaim(rows int) {
+// endClaim ends a claim, which found nothing or whose rows have been admitted or put back.
+func (i *Isolation[R]) endClaim(foundNothing bool) {
 	if i == nil {
 		return
 	}
 	i.claims.Add(-1)
 	if i.active.Load() {
-		i.turn(rows == 0)
+		i.turn(foundNothing)
 	}
 }
 
@@ -204,7 +204,7 @@ func (i *Isolation[R]) reserve(width int, now time.Time) {
 	}
 }
 
-// width is how many rows may be in flight.
+// width forgets suspects that have ended, or run long enough, and returns how many rows may be in flight.
 func (i *Isolation[R]) width(now time.Time) int {
 	i.suspects = slices.DeleteFunc(i.suspects, func(s suspect[R]) bool {
 		return !now.Before(s.until) || !s.buffer.inFlight.Has(s.row)
@@ -241,9 +241,9 @@ func (i *Isolation[R]) room() int {
 }
 
 // turn starts the rows that wait, if few enough are in flight or they have waited long enough, and lets the workers
-// look for room. A reservation also ends if there was room for a claim, and the claim found nothing (idle): another
-// process has the suspect.
-func (i *Isolation[R]) turn(idle bool) {
+// look for room. A reservation also ends if there was room for a claim that found nothing: another process has the
+// suspect.
+func (i *Isolation[R]) turn(foundNothing bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := time.Now()
@@ -253,7 +253,7 @@ func (i *Isolation[R]) turn(idle bool) {
 		case !roomy && now.Sub(i.since) >= isolationWait:
 			i.rest = now.Add(isolationWait)
 			i.suspects, i.reserved = nil, 0
-		case roomy && (idle || now.Sub(i.since) >= isolationWait):
+		case roomy && (foundNothing || now.Sub(i.since) >= isolationWait):
 			i.reserved = 0
 		}
 	}
