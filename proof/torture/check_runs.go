@@ -79,12 +79,12 @@ func (w *walk) claimOf(r Handling) (found *claim) {
 }
 
 // fits tells how well a claim fits a handler of its process and attempt: best if no other handler ran for it, and it
-// was settled with an effect if the handler says so, and only then.
+// was settled with an effect if the handler had one, and only then.
 func (w *walk) fits(r Handling, c *claim) int {
 	switch {
 	case c.run != nil:
 		return 0
-	case w.hasEffect(r, c) == (r.Result == resultTx):
+	case w.hasEffect(r, c) == r.hadEffect():
 		return 2
 	}
 	return 1

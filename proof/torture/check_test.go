@@ -66,10 +66,12 @@ func TestCheckAccepts(t *testing.T) {
 		"a stale handler that is refused": plain().reap(2*time.Second).claim(app2, "b").run(app2, modeTx,
 			resultTx).ack(app2, 1).
 			late(app1, 1, modeTx, resultError),
-		"a handler of a lost run that begins while its process has the row again": lostRun().
+		"a handler of a lost run that begins while its process has the row again": lostRun("outbox").
 			runDue(app1, dawn, modePanic, resultPanic).runOfClaim(app1, modePlain, resultOK).ack(app1, 0),
-		"a handler of a lost run that begins when its process has settled the row": lostRun().
+		"a handler of a lost run that begins when its process has settled the row": lostRun("outbox").
 			runOfClaim(app1, modePlain, resultOK).ack(app1, 0).runDue(app1, dawn, modePanic, resultPanic),
+		"a handler of an inbox that does not know which of two claims it has": lostRun("inbox").
+			run(app1, modeTx, resultOK).ack(app1, 1),
 		"a cancel": tell("timers").asked(Committed).insert().write('U', "producer", func(n *State) {
 			n.Status,
 				n.Cancelled = failed, true

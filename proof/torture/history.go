@@ -88,6 +88,12 @@ func (r Handling) done(by time.Time) bool {
 	return r.Result == resultOK && !r.End.IsZero() && !r.End.After(by)
 }
 
+// hadEffect tells whether the handler wrote something that has committed, if its row was settled by it. The inbox
+// commits after its handler, which therefore says that it was successful.
+func (r Handling) hadEffect() bool {
+	return r.Result == resultTx || r.Mode == modeTx && r.Result == resultOK
+}
+
 // Results of a Handling.
 const (
 	resultTx    = "settled in its transaction"

@@ -104,8 +104,8 @@ func (s *story) runDue(app string, due time.Time, mode, result string) *story {
 
 // lostRun is a row that lost its lease behind the head of a run, went back uncharged, and was claimed anew by the same
 // process.
-func lostRun() *story {
-	s := tell("outbox").asked(Committed).insert().claim(app1, "a")
+func lostRun(table string) *story {
+	s := tell(table).asked(Committed).insert().claim(app1, "a")
 	s.clock = s.clock.Add(2 * time.Second)
 	return s.write('U', "torture reaper1.1", func(n *State) {
 		n.Status, n.Token, n.Locked, n.Attempts, n.Due = ready, "", time.Time{}, 0, s.clock
