@@ -4,12 +4,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -88,6 +90,73 @@ func TestRelayOfASubscriptionToAReaderThatLeft(t *testing.T) {
 	if next.stdout != "1\n2\n" {
 		t.Errorf("the next relay wrote %q", next.stdout)
 	}
+}
+
+// A worker makes the subscription that its file says is to be made. One that is otherwise is refused, and not changed.
+func TestAWorkerMakesItsSubscription(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.logLines("s", "1")
+	text := func(made string) string {
+		return "outbox: {subscriptions: {search: {topics: {s: {exec: ./deliver}}, make: " + made + "}}}"
+	}
+	const first = "{topics: [s, 'order.*'], start: beginning, lanes: 2, max_age: 3d}"
+	w := c.newWorker(text(first), map[string]string{"deliver": keep("got")}).start()
+	if got := w.file("got"); got != "1" {
+		t.Errorf("the command got %q", got)
+	}
+	w.stop()
+	c.run("subscriptions", "list", "--json").ok().
+		prints(`"topics":["s","order.*"]`, `"max_age_seconds":259200`, `"lane":1`)
+	for made, wrong := range map[string]string{
+		"{topics: [t], lanes: 1}": "it has the topics s order.*, not t, as lanes 2, not 1",
+		"{max_messages: 5}":       "as max_messages 0, not 5",
+		"{max_age: 1h}":           "as max_age 72h0m0s, not 1h0m0s",
+		"{headers: {a: b}}":       "the headers -, not a=b",
+	} {
+		file := filepath.Join(t.TempDir(), "worker.yaml")
+		must(t, os.WriteFile(file, []byte(strings.Replace(text(made), "./deliver", "/bin/true", 1)), 0o600))
+		c.run("worker", file).exits(exitFailure).says("subscription search exists", wrong,
+			"txwork subscriptions change search")
+	}
+	same := c.newWorker(text("{topics: ['order.*', s], lanes: 2}"), map[string]string{"deliver": keep("again")}).start()
+	c.logLines("s", "2")
+	same.file("again")
+	same.stop()
+}
+
+// Two workers that start at once make the subscription once, and both run.
+func TestTwoWorkersMakeASubscriptionAtOnce(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.logLines("s", "1")
+	tx, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SELECT "+c.db.Schema+".outbox_log_subscribe('search', '{s}', start => '-infinity')")
+	must(t, err)
+	w := c.newWorker("outbox: {subscriptions: {search: {topics: {s: {exec: ./deliver}}, make: {topics: [s]}}}}",
+		map[string]string{"deliver": keep("got")}).start()
+	waits := func() bool { return pgtest.SomebodyWaits(t, c.db.Pool, c.db.Schema+".outbox_log_subscription") }
+	if !pgtest.Await(pgtest.Patience, waits) {
+		t.Fatalf("the worker does not wait for the other one: %s", w.logged())
+	}
+	must(t, tx.Commit(t.Context()))
+	if got := w.file("got"); got != "1" {
+		t.Errorf("the command got %q", got)
+	}
+	w.stop()
+}
+
+// A role that may not make a subscription is told which role may.
+func TestAWorkerThatMayNotSubscribe(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	file := filepath.Join(t.TempDir(), "worker.yaml")
+	must(t, os.WriteFile(file, []byte("outbox: {subscriptions: {search: {topics: {s: {exec: /bin/true}}, make: {}}}}"),
+		0o600))
+	c.role("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}").
+		run("worker", file).exits(exitFailure).says("txwork: the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: ERROR")
 }
 
 // A log of another version is refused before anything is read or written.

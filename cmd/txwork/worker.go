@@ -216,6 +216,9 @@ func (w *workerRun) run(ctx context.Context) error {
 	if err := w.tellRetries(); err != nil {
 		return err
 	}
+	if err := w.makeSubscriptions(ctx); err != nil {
+		return err
+	}
 	s, err := service.New(w.db.Pool, service.Options{
 		MaintainedElsewhere: !w.file.Reaper, HandlersWithoutPool: true, Logger: w.logger,
 		Reaper: reaper.Options{Schema: w.db.Schema, Interval: w.file.ReapEvery},

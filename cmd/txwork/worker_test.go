@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -161,14 +162,18 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 	c := newMigratedCLI(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs/worker.md"))
 	must(t, err)
-	var file, sql string
+	var file, makes, sql string
 	for _, b := range (documentation.Page{Text: string(text)}).Blocks() {
 		switch b.Language {
 		case "yaml":
-			file = b.Text
+			file, makes = cmp.Or(file, b.Text), b.Text
 		case "sql":
 			sql += b.Text
 		}
+	}
+	if got, want := c.newWorker(makes, map[string]string{"index": "true"}).check(),
+		"worker.yaml is valid: outbox, subscription search (1 topic)"; !strings.HasPrefix(got, want) {
+		t.Errorf("--check says %q of the file that makes a subscription, want %q", got, want)
 	}
 	type post struct{ authorization, topic, body string }
 	posts := make(chan post, 10)

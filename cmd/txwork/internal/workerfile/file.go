@@ -68,6 +68,7 @@ type Inbox struct {
 type Consumer struct {
 	Serving
 	Topics Handlers
+	Make   *outbox.Subscription // the subscription that is made if it does not exist; nil: it is waited for
 }
 
 // Timers are the section timers.
@@ -232,7 +233,46 @@ const maxSubscription = 48
 func (s *sections) subscription(name string, v value, o *outbox.Options) *Consumer {
 	o.Storage = outbox.Log
 	s.name(v, "subscription", name, maxSubscription)
-	return s.consumer(v, "say which messages are delivered")
+	c := new(Consumer)
+	all := s.consumed(c)
+	all["make"] = func(v value) { c.Make = s.subscriptionToMake(name, v) }
+	s.mapping(v, all)
+	s.need(v, c.Topics != nil, "topics", "say which messages are delivered")
+	return c
+}
+
+// Bounds of a subscription.
+const (
+	maxLanes    = 64
+	maxAge      = 7 * 24 * time.Hour
+	maxMessages = 1_000_000_000_000
+)
+
+// subscriptionToMake reads what a subscription is made with.
+func (s *sections) subscriptionToMake(name string, v value) *outbox.Subscription {
+	m := &outbox.Subscription{Name: name}
+	if _, empty := v.node.(*ast.NullNode); empty {
+		return m
+	}
+	var messages int
+	s.mapping(v, fields{
+		"topics": s.texts(&m.Topics),
+		"headers": func(v value) {
+			m.Headers = map[string]string{}
+			s.each(v, func(name string, v value) {
+				if text, ok := s.scalar(v); ok {
+					m.Headers[name] = text
+				}
+			})
+		},
+		"start": choice(s.reader, &m.From, map[string]outbox.Start{"now": outbox.Now,
+			"beginning": outbox.Beginning}),
+		"lanes":        s.integer(&m.Lanes, 1, maxLanes),
+		"max_age":      s.duration(&m.MaxAge, time.Second, maxAge),
+		"max_messages": s.integer(&messages, 1, maxMessages),
+	})
+	m.MaxMessages = int64(messages)
+	return m
 }
 
 // logOnly refuses what a log has fixed, or in each of its subscriptions.
@@ -267,9 +307,13 @@ func (s *sections) inbox(v value) *Inbox {
 
 func (s *sections) consumer(v value, why string) *Consumer {
 	c := new(Consumer)
-	s.mapping(v, s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic, DefaultTimeout)}, &c.Serving))
+	s.mapping(v, s.consumed(c))
 	s.need(v, c.Topics != nil, "topics", why)
 	return c
+}
+
+func (s *sections) consumed(c *Consumer) fields {
+	return s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic, DefaultTimeout)}, &c.Serving)
 }
 
 func (s *sections) timers(v value) *Timers {
