@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -34,7 +36,8 @@ func (h *handler) change(path string, do func(context.Context, *request) (view, 
 		if err := r.mayAct(); err != nil {
 			return view{}, err
 		}
-		return do(ctx, r)
+		v, err := do(ctx, r)
+		return v, ofForm(err)
 	})
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		asked := r.Context().Value(requestKey{}).(*request)
@@ -49,6 +52,23 @@ func (h *handler) change(path string, do func(context.Context, *request) (view, 
 		asked.form = r.PostForm
 		page(w, r)
 	})
+}
+
+// ofForm explains what cannot be done with the values of a form. Where pages are read, they are those of the address.
+func ofForm(err error) error {
+	var refusal operate.Refusal
+	var pg *pgconn.PgError
+	var detail string
+	switch {
+	case errors.As(err, &refusal):
+		detail = refusal.Error()
+	case errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22"): // data exception
+		detail = "the database says: " + pg.Message
+	default:
+		return err
+	}
+	return problem{status: http.StatusBadRequest, Title: "This cannot be done",
+		Detail: postgres.Visible(detail) + ". Nothing was changed.", Advice: "Go back, and correct the form."}
 }
 
 // ask is a page on which an operator confirms an action.

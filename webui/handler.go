@@ -58,7 +58,11 @@ func (h *handler) route() {
 	h.change("/t/{table}/chosen/{state}/{verb}", changeChosen)
 	h.routeRules()
 	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
-	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))
+	other := readOnly
+	if h.Actions {
+		other = noAction
+	}
+	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, other }))
 }
 
 // ServeHTTP implements [http.Handler].

@@ -121,7 +121,7 @@ func TestJoinsThatAreNoWorkflows(t *testing.T) {
 	s.shows("/t/jobs/row/"+row, http.StatusOK, "joins/jobs/"+id)
 	for path, status := range map[string]int{"/joins/jobs/" + row: 404, "/joins/jobs/x": 404, "/joins/none/" + id: 404,
 		"/joins/postcards/" + id: 404, "/joins?status=none": 400, "/joins?after=x": 400, "/joins?label=%00": 200,
-		"/joins?table=none": 200, "/joins?after=" + id: 200} {
+		"/joins?table=none": 404, "/joins?after=" + id: 200} {
 		s.shows(path, status)
 	}
 }

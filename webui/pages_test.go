@@ -257,7 +257,7 @@ func TestSchedulesShowWhenTheyFire(t *testing.T) {
 	next := regexp.MustCompile(`rel="next" href="\./([^"]*)"`).FindStringSubmatch(body)
 	s.shows("/"+html.UnescapeString(next[1]), http.StatusOK, ">nightly201<", ">nightly250<")
 	s.shows("/schedules?table=timers_schedule&after=z", http.StatusOK, "There are no more schedules.")
-	s.shows("/schedules?table=none", http.StatusOK, "No table that you see holds schedules.")
+	s.shows("/schedules?table=jobs", http.StatusOK, "No table that you see holds schedules.")
 	s.shows("/schedules?after=%ff", http.StatusOK, "The address is wrong")
 	s.shows("/find?q="+s.id("SELECT id FROM {schema}.jobs_schedule LIMIT 1"), http.StatusSeeOther)
 }

@@ -34,6 +34,9 @@ var (
 		Detail: "The address names none of the pages of this dashboard.", Advice: "Go on from the overview."}
 	readOnly = problem{status: http.StatusMethodNotAllowed, Title: "This dashboard only shows",
 		Detail: "The request asks for a change. Nothing was changed.", Advice: "Use the txwork command to change rows."}
+	noAction = problem{status: http.StatusMethodNotAllowed, Title: "There is no such action",
+		Detail: "The address names none of the actions of this dashboard. Nothing was changed.",
+		Advice: "Go on from the overview."}
 	foreign = problem{status: http.StatusForbidden, Title: "The request comes from another site",
 		Detail: "A page of another site sent this request. Nothing was changed.", Advice: "Go on from the overview."}
 	busy = problem{status: http.StatusServiceUnavailable, retry: "5", Title: "Too many pages at once",

@@ -220,6 +220,7 @@ func TestPositionsAndIDsThatWereMadeUp(t *testing.T) {
 		"/joins/jobs/17": 404, "/joins/jobs/" + noRow: 404, "/joins/none/" + noRow: 404,
 		"/schedules?hours=5": 400, "/schedules?hours=x": 400, "/schedules?zone=%00": 400, "/schedules?after=%00": 200,
 		"/keys?table=jobs&after=%ff": 200, "/inbox?table=inbox&consumer=%00": 200, "/history?range=century": 200,
+		"/keys?table=none": 404, "/joins?table=none": 404, "/inbox?table=none": 404, "/schedules?table=none": 404,
 		"/history?table=none": 404, "/t/none/row/" + noRow: 404, "/t/jobs/row/" + noRow + "x": 404,
 		"/t/jobs/failed/redrive?error=%00": 400, "/t/jobs/none/redrive": 404, "/t/jobs/done/redrive": 404,
 		"/t/none/failed/redrive": 404, "/find?q=%00": 200, "/find?q=": 200,

@@ -101,9 +101,20 @@ func changeTopic(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	name := t.Spec().Table
+	facts, err := r.handler.facts(ctx, name)
+	if err != nil {
+		return view{}, err
+	}
+	if len(facts) == 0 || !facts[0].Has("aside") {
+		return view{}, operate.Refusal{Field: "table", Problem: ": " + name + " has no topics that can be paused"}
+	}
 	about := map[string]string{"topic": r.form.Get("topic")}
 	args, places := []any{about["topic"]}, "$1"
-	if consumer := r.form.Get("consumer"); consumer != "" {
+	if facts[0].Has("consumer") {
+		consumer := r.form.Get("consumer")
+		if consumer == "" {
+			return view{}, operate.Refusal{Field: "consumer", Problem: " is missing: each has topics of its own"}
+		}
 		about["consumer"] = consumer
 		args, places = []any{consumer, about["topic"]}, "$1, $2"
 	}

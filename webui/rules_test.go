@@ -69,26 +69,45 @@ func TestRulesThatCannotBeChanged(t *testing.T) {
 	s := newSite(t, acting)
 	s.fill()
 	ann := s.as("ann")
+	topic := func(table, topic string) url.Values { return url.Values{"table": {table}, "topic": {topic}} }
+	schedule := func(name string) url.Values { return url.Values{"table": {"jobs_schedule"}, "schedule": {name}} }
+	job := s.id("SELECT id FROM {schema}.jobs LIMIT 1")
 	for _, step := range []struct {
 		path   string
 		form   url.Values
 		status int
+		says   string
 	}{
-		{"/queues/pause", url.Values{"queue": {""}}, 400},
-		{"/queues/explode", url.Values{"queue": {"mail"}}, 404},
-		{"/queues/limit", url.Values{"queue": {"mail"}, "max_running": {"many"}}, 400},
-		{"/queues/limit", url.Values{"queue": {"mail"}, "max_running": {"-1"}}, 400},
-		{"/queues/limit", url.Values{"queue": {"mail"}, "rate": {"NaN"}}, 400},
-		{"/queues/limit", url.Values{"queue": {"mail"}, "rate": {"1e999"}}, 400},
-		{"/topics/delete", url.Values{"table": {"outbox"}, "topic": {"t"}}, 404},
-		{"/topics/pause", url.Values{"table": {"none"}, "topic": {"t"}}, 404},
-		{"/schedules/pause", url.Values{"table": {"jobs_schedule"}, "schedule": {"none"}}, 404},
-		{"/schedules/pause", url.Values{"table": {"jobs"}, "schedule": {"x"}}, 404},
-		{"/schedules/drop", url.Values{"table": {"jobs_schedule"}, "schedule": {"x"}}, 404},
+		{"/queues/pause", url.Values{"queue": {""}}, 400, "queue is empty"},
+		{"/queues/explode", url.Values{"queue": {"mail"}}, 404, ""},
+		{"/queues/limit", url.Values{"queue": {"mail"}, "max_running": {"many"}}, 400, "max_running is no number"},
+		{"/queues/limit", url.Values{"queue": {"mail"}, "max_running": {"-1"}}, 400, "MaxRunning is -1"},
+		{"/queues/limit", url.Values{"queue": {"mail"}, "rate": {"NaN"}}, 400, "Rate is NaN"},
+		{"/queues/limit", url.Values{"queue": {"mail"}, "rate": {"1e999"}}, 400, "rate is no number"},
+		{"/topics/delete", topic("outbox", "t"), 404, ""},
+		{"/topics/pause", topic("none", "t"), 404, ""},
+		{"/topics/pause", topic("outbox", ""), 400, "topic must have 1 to 255 bytes"},
+		{"/topics/pause", topic("outbox", strings.Repeat("x", 256)), 400, "topic must have 1 to 255 bytes"},
+		{"/topics/pause", topic("outbox", "a\x00b"), 400, "invalid byte sequence"},
+		{"/topics/pause", topic("inbox", "t"), 400, "consumer is missing"},
+		{"/topics/pause", topic("jobs", "mail"), 400, "jobs has no topics"}, // its function pauses the queue
+		{"/schedules/pause", schedule("none"), 404, ""},
+		{"/schedules/pause", url.Values{"table": {"jobs"}, "schedule": {"x"}}, 404, ""},
+		{"/schedules/drop", schedule("x"), 404, ""},
+		{"/schedules/trigger", schedule("\x00"), 400, "invalid byte sequence"},
+		{"/t/jobs/row/" + job + "/cancel", url.Values{"reason": {"\x00"}}, 400, "invalid byte sequence"},
+		{"/t/jobs/row/" + job + "/reschedule", url.Values{"at": {"soon"}}, 400, "time cannot be read"},
+		{"/t/jobs/chosen/failed/redrive", nil, 400, "choose 1 to"},
+		{"/nowhere", nil, 405, "There is no such action"},
 	} {
 		a := ann.post(step.path, step.form)
-		if a.status != step.status || !strings.Contains(a.body, "What to do:") {
-			t.Errorf("%s %v has status %d, want %d:\n%s", step.path, step.form, a.status, step.status, content(a.body))
+		if a.status != step.status || !strings.Contains(a.body, "What to do:") || !strings.Contains(a.body, step.says) {
+			t.Errorf("%s %v has status %d, want %d and %q:\n%s", step.path, step.form, a.status, step.status, step.says,
+				content(a.body))
+		}
+		if a.status == http.StatusBadRequest && (!strings.Contains(a.body, "correct the form") ||
+			!strings.Contains(a.body, "Nothing was changed")) {
+			t.Errorf("%s %v does not say what to do with the form:\n%s", step.path, step.form, content(a.body))
 		}
 	}
 	for _, user := range []string{"vic", "outboxer"} {

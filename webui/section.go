@@ -16,6 +16,9 @@ func (r *request) sections(ctx context.Context, v *view, about func(*survey.Fact
 	}
 	names := v.tables
 	if only := r.query.Get("table"); only != "" {
+		if !has(names, only) {
+			return nil, noTable(r.handler.Schema, only, names)
+		}
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != only })
 	}
 	if len(names) == 0 {

@@ -63,7 +63,7 @@ func TestPagesOfAUserOfSomeTables(t *testing.T) {
 	some.shows("/joins/outbox/01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17", http.StatusNotFound, "There is no such table")
 	some.shows("/logs/01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17", http.StatusNotFound, "There is no log")
 	for _, table := range []string{"/keys?table=outbox", "/inbox?table=inbox", "/schedules?table=timers_schedule"} {
-		some.shows(table, http.StatusOK, "No table that you see")
+		some.shows(table, http.StatusNotFound, "There is no such table", "that you may see")
 	}
 }
 

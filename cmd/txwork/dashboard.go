@@ -6,11 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,11 +84,11 @@ func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
 	}
 	protect := func(h http.Handler) http.Handler { return h }
 	if o.accountsFile != "" {
-		accounts, err := readAccounts(o.accountsFile)
+		accounts, err := openAccounts(o.accountsFile, a.logger())
 		if err != nil {
 			return err
 		}
-		o.Authenticate = accounts.Authenticate
+		o.Authenticate = accounts.authenticate
 	} else {
 		if o.Actions {
 			return usagef("--actions needs --accounts-file: the audit records who acts, and only operators may")
@@ -139,12 +142,67 @@ type fileAccount struct {
 	Tables       []string `json:"tables"`
 }
 
-// readAccounts reads an object with a member for each account.
-func readAccounts(file string) (*webui.Accounts, error) {
-	text, err := os.ReadFile(file)
+// accountsInterval is how old what is known of an accounts file may be.
+const accountsInterval = time.Second
+
+// An accountsFile has the accounts of those who may look. Those that it loses may not look any more.
+type accountsFile struct {
+	file   string
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	read     time.Time // when it was, the last time
+	text     []byte
+	problem  string // what was logged
+	accounts *webui.Accounts
+}
+
+func openAccounts(file string, logger *slog.Logger) (*accountsFile, error) {
+	f := &accountsFile{file: file, logger: logger}
+	return f, f.reread()
+}
+
+// reread takes the accounts of the file if its text is another one.
+func (f *accountsFile) reread() error {
+	f.read = time.Now()
+	text, err := os.ReadFile(f.file)
 	if err != nil {
-		return nil, usagef("--accounts-file: %w", err)
+		return usagef("--accounts-file: %w", err)
 	}
+	if f.accounts != nil && bytes.Equal(text, f.text) {
+		return nil
+	}
+	accounts, err := parseAccounts(f.file, text)
+	if err == nil {
+		f.text, f.accounts = text, accounts
+	}
+	return err
+}
+
+// current are the accounts of the file. If it cannot be used, as while it is being written, they stay.
+func (f *accountsFile) current() *webui.Accounts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.read) < accountsInterval {
+		return f.accounts
+	}
+	problem := ""
+	if err := f.reread(); err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != f.problem {
+		f.logger.Error("the accounts file cannot be used: accounts stay as they were", "error", problem)
+	}
+	f.problem = problem
+	return f.accounts
+}
+
+func (f *accountsFile) authenticate(r *http.Request) (webui.User, error) {
+	return f.current().Authenticate(r)
+}
+
+// parseAccounts reads an object with a member for each account.
+func parseAccounts(file string, text []byte) (*webui.Accounts, error) {
 	var members map[string]fileAccount
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()

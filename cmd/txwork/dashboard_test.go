@@ -102,6 +102,46 @@ func TestServeAsksForAccounts(t *testing.T) {
 	}
 }
 
+// Who is removed from the accounts file may not look any more. A file that cannot be used changes nothing.
+func TestServeReadsItsAccountsAgain(t *testing.T) {
+	c := newMigratedCLI(t)
+	file := c.accountsFile(`{"bot": {"token_hash": "%s"}}`)
+	replace := func(text string) {
+		must(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		must(t, os.Rename(file+".new", file))
+	}
+	with, err := os.ReadFile(file)
+	must(t, err)
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0", "--accounts-file", file)
+	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	status := func() int {
+		return statusOf(t, servingAt.FindString(stderr.String())+"/t/outbox/ready", "Bearer "+dashboardToken)
+	}
+	for _, text := range []string{`{"bot": {`, `{}`, `{"bot": {"token_hash": "x"}}`} {
+		before := strings.Count(stderr.String(), "cannot be used")
+		replace(text)
+		eventually(t, "it says that the file cannot be used", func() bool {
+			if got := status(); got != http.StatusOK {
+				t.Fatalf("status %d with the file %s", got, text)
+			}
+			return strings.Count(stderr.String(), "cannot be used") > before
+		})
+	}
+	other := strings.Repeat("ab", 32)
+	replace(`{"other": {"token_hash": "` + other + `"}}`)
+	eventually(t, "an account ends", func() bool { return status() == http.StatusUnauthorized })
+	must(t, os.Remove(file))
+	eventually(t, "it says that there is no file", func() bool {
+		return status() == http.StatusUnauthorized && strings.Contains(stderr.String(), "no such file")
+	})
+	replace(string(with))
+	eventually(t, "an account is back", func() bool { return status() == http.StatusOK })
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	c := newCLI(t)
 	for want, args := range map[string][]string{
