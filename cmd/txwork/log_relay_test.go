@@ -229,6 +229,13 @@ func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
 		exits(exitUsage).says("has subscriptions, so topics, concurrency, lease and runs_within are those of each")
 	c.run("worker", "--check", file("retry.yaml", "outbox: {subscriptions: {a: {"+topics+"}}, retention: 1h}")).
 		exits(exitUsage).says("retry.yaml:1:1: outbox: has subscriptions, so it cannot have retry")
+	for made, wrong := range map[string]string{
+		"{lanes: 65}": "lanes", "{lanes: 0}": "lanes", "{start: yesterday}": "start", "{max_age: 8d}": "max_age",
+		"{max_messages: 0}": "max_messages", "{headers: [a]}": "headers", "{topics: s}": "topics", "{name: s}": "name",
+	} {
+		c.run("worker", "--check", file("make.yaml", "outbox: {subscriptions: {a: {make: "+made+", "+topics+"}}}")).
+			exits(exitUsage).says(wrong)
+	}
 	right := file("right.yaml", "outbox: {subscriptions: {search: {"+topics+"}, billing: {"+topics+"}}}")
 	c.run("worker", "--check", right).ok().prints("outbox, subscription billing (1 topic), outbox, subscription search", "outbox: 130 attempts")
 	c.run("worker", right).exits(exitFailure).says("txwork migrate up --domain log")
