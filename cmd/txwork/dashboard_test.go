@@ -202,3 +202,23 @@ func statusOf(t *testing.T, url, authorization string) int {
 	response.Body.Close()
 	return response.StatusCode
 }
+
+// Commands that pages of the dashboard advise exist, with their flags.
+func TestPagesAdviseCommandsThatExist(t *testing.T) {
+	files, err := filepath.Glob("../../webui/pages/*.html")
+	must(t, err)
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for _, m := range regexp.MustCompile(`<code>txwork ([^<{]+)</code>`).FindAllStringSubmatch(string(text), -1) {
+			found++
+			if problem := wrongWith(strings.Fields(m[1])); problem != "" {
+				t.Errorf("%s: %s", filepath.Base(file), problem)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
