@@ -92,6 +92,14 @@ func TestRelayOfASubscriptionToAReaderThatLeft(t *testing.T) {
 	}
 }
 
+// runWorker runs a worker that is to refuse its file. One that does not is stopped after a while.
+func (c *cli) runWorker(file string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), pgtest.Patience)
+	defer cancel()
+	return c.runWith(ctx, strings.NewReader(""), "worker", file)
+}
+
 // A worker makes the subscription that its file says is to be made. One that is otherwise is refused, and not changed.
 func TestAWorkerMakesItsSubscription(t *testing.T) {
 	c := newMigratedCLI(t)
@@ -116,8 +124,7 @@ func TestAWorkerMakesItsSubscription(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "worker.yaml")
 		must(t, os.WriteFile(file, []byte(strings.Replace(text(made), "./deliver", "/bin/true", 1)), 0o600))
-		c.run("worker", file).exits(exitFailure).says("subscription search exists", wrong,
-			"txwork subscriptions change search")
+		c.runWorker(file).exits(exitFailure).says("subscription search exists", wrong, "txwork subscriptions change search")
 	}
 	same := c.newWorker(text("{topics: ['order.*', s], lanes: 2}"), map[string]string{"deliver": keep("again")}).start()
 	c.logLines("s", "2")
@@ -156,7 +163,7 @@ func TestAWorkerThatMayNotSubscribe(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("outbox: {subscriptions: {search: {topics: {s: {exec: /bin/true}}, make: {}}}}"),
 		0o600))
 	c.role("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}").
-		run("worker", file).exits(exitFailure).says("txwork: the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: ERROR")
+		runWorker(file).exits(exitFailure).says("txwork: the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: ERROR")
 }
 
 // A log of another version is refused before anything is read or written.
@@ -231,7 +238,8 @@ func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
 		exits(exitUsage).says("retry.yaml:1:1: outbox: has subscriptions, so it cannot have retry")
 	for made, wrong := range map[string]string{
 		"{lanes: 65}": "lanes", "{lanes: 0}": "lanes", "{start: yesterday}": "start", "{max_age: 8d}": "max_age",
-		"{max_messages: 0}": "max_messages", "{headers: [a]}": "headers", "{topics: s}": "topics", "{name: s}": "name",
+		"{max_messages: 0}": "max_messages", "{headers: [a]}": "headers", "{topics: s}": "topics", "{topics: []}": "topics",
+		"{name: s}": "name",
 	} {
 		c.run("worker", "--check", file("make.yaml", "outbox: {subscriptions: {a: {make: "+made+", "+topics+"}}}")).
 			exits(exitUsage).says(wrong)

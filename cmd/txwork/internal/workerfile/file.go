@@ -256,7 +256,12 @@ func (s *sections) subscriptionToMake(name string, v value) *outbox.Subscription
 	}
 	var messages int
 	s.mapping(v, fields{
-		"topics": s.texts(&m.Topics),
+		"topics": func(v value) {
+			s.texts(&m.Topics)(v)
+			if list, ok := v.node.(*ast.SequenceNode); ok && len(list.Values) == 0 {
+				s.report(v, "is empty: leave it out for all topics")
+			}
+		},
 		"headers": func(v value) {
 			m.Headers = map[string]string{}
 			s.each(v, func(name string, v value) {
