@@ -5547,9 +5547,46 @@ BEGIN
         FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) IS NOT TRUE THEN
         RETURN own.moved;
     END IF; -- where it is not needed, nobody waits for it
-    LOCK TABLE "{{schema}}"."outbox_log_dedup" IN ACCESS EXCLUSIVE MODE; -- in the order of producers
-    LOCK TABLE "{{schema}}"."outbox_log_later" IN SHARE ROW EXCLUSIVE MODE;
-    LOCK TABLE "{{schema}}"."outbox_log" IN ACCESS EXCLUSIVE MODE;
+    DECLARE
+        tables text[] := ARRAY['"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        patience CONSTANT interval := current_setting('lock_timeout');
+        moment CONSTANT interval := least(interval '400 milliseconds',
+            0.4 * current_setting('deadlock_timeout')::interval);
+        began CONSTANT timestamptz := clock_timestamp();
+        in_use text;
+        until timestamptz;
+    BEGIN
+        LOOP
+            BEGIN
+                IF in_use IS NOT NULL THEN
+                    until := clock_timestamp() + moment;
+                    PERFORM set_config('lock_timeout', CASE WHEN patience = interval '0' THEN '3s'
+                        ELSE current_setting('lock_timeout') END, true);
+                    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', in_use);
+                    IF clock_timestamp() > until THEN
+                        RAISE lock_not_available;
+                    END IF;
+                END IF;
+                until := clock_timestamp() + least(nullif(patience, interval '0'), moment);
+                FOREACH in_use IN ARRAY tables LOOP
+                    PERFORM set_config('lock_timeout', greatest(1,
+                        ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
+                    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', in_use);
+                END LOOP;
+                EXIT;
+            EXCEPTION WHEN lock_not_available THEN -- and nothing is locked any more
+                IF patience > interval '0' AND clock_timestamp() - began >= patience THEN
+                    RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+                        MESSAGE = format('%s was in use for more than %s', in_use, current_setting('lock_timeout')),
+                        HINT = 'Do it again when that has ended: nothing of it was done.';
+                END IF;
+                tables := in_use || array_remove(tables, in_use);
+            END;
+            PERFORM pg_sleep(0.1 * random());
+        END LOOP;
+        PERFORM set_config('lock_timeout', (extract(epoch FROM patience) * 1000)::bigint::text, true);
+    END;
+    PERFORM set_config('lock_timeout', '200ms', true);
     PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0));
     PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
     SELECT s.shift INTO own.moved FROM "{{schema}}"."outbox_log_state" AS s;
@@ -7215,7 +7252,7 @@ BEGIN
         SELECT array_agg(d.topic), array_agg(d.dedup_key) INTO own.topics, own.dedup_keys
         FROM "{{schema}}"."outbox_log_dedup" AS d WHERE cardinality(own.known) > 0 AND d.id = ANY (own.known);
         DECLARE
-        tables text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_parked"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
+        tables text[] := ARRAY['"{{schema}}"."outbox"', '"{{schema}}"."outbox_topic"', '"{{schema}}"."outbox_log_parked"', '"{{schema}}"."outbox_log_dedup"', '"{{schema}}"."outbox_log_later"', '"{{schema}}"."outbox_log"', '"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"'];
         patience CONSTANT interval := current_setting('lock_timeout');
         moment CONSTANT interval := least(interval '400 milliseconds',
             0.4 * current_setting('deadlock_timeout')::interval);

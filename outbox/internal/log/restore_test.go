@@ -101,8 +101,7 @@ func TestRestoreWhereIdsAreLarger(t *testing.T) {
 	f.want("s", f.drain("s", 10), "a", "b", "c", "d")
 }
 
-// Sequences are not replicated: what is scheduled after a rebase is behind what was, and the rebase waits for producers
-// in their order.
+// Sequences are not replicated: what is scheduled after a rebase is behind what was, and the rebase waits for producers.
 func TestRestoreOfWhatIsScheduled(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
@@ -130,6 +129,37 @@ func TestRestoreOfWhatIsScheduled(t *testing.T) {
 	f.schedule(f.Pool, "k", "3", time.Hour)
 	f.passTime(2 * time.Hour)
 	f.want("in their order", f.drain("s", 10), "1", "2", "3")
+}
+
+// A transaction that has used one table of the log, and then uses the others, meets a rebase that waits for it.
+func TestARebaseHoldsNothingWhileItWaits(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, "a")
+	tables := []string{f.name, f.name + "_later", f.name + "_dedup"}
+	for _, mode := range []string{"ACCESS SHARE", "ROW EXCLUSIVE"} {
+		for _, used := range tables {
+			f.exec(f.Pool, "UPDATE "+f.name+"_state SET system = system + 1")
+			tx := f.begin()
+			f.exec(tx, "LOCK TABLE "+used+" IN ROW EXCLUSIVE MODE")
+			done := make(chan error, 1)
+			go func() {
+				_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_rebase()")
+				done <- err
+			}()
+			f.waits("_rebase()")
+			for _, other := range tables {
+				if _, err := tx.Exec(f.Context(), "LOCK TABLE "+other+" IN "+mode+" MODE"); err != nil {
+					t.Fatalf("%s, after %s: %v", other, used, err)
+				}
+			}
+			f.ok(tx.Commit(f.Context()))
+			f.ok(<-done)
+		}
+	}
+	f.append(f.Pool, "b")
+	f.want("s", f.drain("s", 10), "a", "b")
 }
 
 // A dump that is restored in a new cluster, with PostgreSQL's own programs. Both clusters were copied from one, so they

@@ -84,15 +84,23 @@ func (v view) Switches(to string) string {
 	return strings.Join(triggers, "\n        ")
 }
 
-// LocksProducers waits for all who write rows or messages, and lets nobody write behind it. What is locked afterwards
-// has to be free at once: nobody who waits behind it may have to wait until a deadlock is looked for. The tables are
-// those of producers, and others.
+// LocksProducers waits for all who write rows or messages, and lets nobody write behind it. The tables are those of
+// producers, and others.
 func (v view) LocksProducers(others ...string) string {
-	tables := append([]string{v.Rows(), v.RowsNamed("topic"), v.Named("dedup"), v.Named("later"), v.Log()}, others...)
+	return v.locksAll("SHARE ROW EXCLUSIVE", append([]string{v.Rows(), v.RowsNamed("topic")}, others...))
+}
+
+// LocksLog waits for all who use what producers write to the log, and lets nobody use it behind it.
+func (v view) LocksLog() string { return v.locksAll("ACCESS EXCLUSIVE", nil) }
+
+// locksAll locks what producers write to the log, and other tables. What is locked afterwards has to be free at once:
+// nobody who waits behind it may have to wait until a deadlock is looked for.
+func (v view) locksAll(mode string, tables []string) string {
+	tables = append(tables, v.Named("dedup"), v.Named("later"), v.Log())
 	for _, n := range v.EachSlot() {
 		tables = append(tables, v.Slot(n))
 	}
-	return sqltext.LockAll("ARRAY['"+strings.Join(tables, "', '")+"']", "SHARE ROW EXCLUSIVE") +
+	return sqltext.LockAll("ARRAY['"+strings.Join(tables, "', '")+"']", mode) +
 		"\n    PERFORM set_config('lock_timeout', '200ms', true);"
 }
 

@@ -16,9 +16,7 @@ BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a rebase"}}
 {{template "unless_restored" .}} -- where it is not needed, nobody waits for it
-    LOCK TABLE {{.Named "dedup"}} IN ACCESS EXCLUSIVE MODE; -- in the order of producers
-    LOCK TABLE {{.Named "later"}} IN SHARE ROW EXCLUSIVE MODE;
-    LOCK TABLE {{.Log}} IN ACCESS EXCLUSIVE MODE;
+    {{.LocksLog}}
     PERFORM pg_advisory_xact_lock({{.TickLock}});
     PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
 {{template "unless_restored" .}}
