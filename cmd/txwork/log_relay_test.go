@@ -124,7 +124,8 @@ func TestAWorkerMakesItsSubscription(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "worker.yaml")
 		must(t, os.WriteFile(file, []byte(strings.Replace(text(made), "./deliver", "/bin/true", 1)), 0o600))
-		c.runWorker(file).exits(exitFailure).says("subscription search exists", wrong, "txwork subscriptions change search")
+		c.runWorker(file).exits(exitFailure).
+			says("subscription search exists", wrong, "txwork subscriptions change search")
 	}
 	same := c.newWorker(text("{topics: ['order.*', s], lanes: 2}"), map[string]string{"deliver": keep("again")}).start()
 	c.logLines("s", "2")
@@ -238,8 +239,8 @@ func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
 		exits(exitUsage).says("retry.yaml:1:1: outbox: has subscriptions, so it cannot have retry")
 	for made, wrong := range map[string]string{
 		"{lanes: 65}": "lanes", "{lanes: 0}": "lanes", "{start: yesterday}": "start", "{max_age: 8d}": "max_age",
-		"{max_messages: 0}": "max_messages", "{headers: [a]}": "headers", "{topics: s}": "topics", "{topics: []}": "topics",
-		"{name: s}": "name",
+		"{max_messages: 0}": "max_messages", "{headers: [a]}": "headers", "{topics: s}": "topics",
+		"{topics: []}": "topics", "{name: s}": "name",
 	} {
 		c.run("worker", "--check", file("make.yaml", "outbox: {subscriptions: {a: {make: "+made+", "+topics+"}}}")).
 			exits(exitUsage).says(wrong)

@@ -101,7 +101,8 @@ func TestRestoreWhereIdsAreLarger(t *testing.T) {
 	f.want("s", f.drain("s", 10), "a", "b", "c", "d")
 }
 
-// Sequences are not replicated: what is scheduled after a rebase is behind what was, and the rebase waits for producers.
+// Sequences are not replicated: what is scheduled after a rebase is behind what was, and the rebase waits for
+// producers.
 func TestRestoreOfWhatIsScheduled(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
