@@ -508,14 +508,56 @@ func TestActionsOnAPartialTable(t *testing.T) {
 // operator is the name of the role of operators.
 func (s *site) operator() string { return strings.ReplaceAll(s.db.Schema, "test", "p") + "_operator" }
 
-// asOperator serves the schema as the role of operators, with the rights that `txwork roles` grants.
+// asOperator serves the schema as the role of operators.
 func (s *site) asOperator() *site {
+	s.Helper()
+	pool := s.roles()("operator")
+	return serve(s.T, s.db, acting, func(c *webui.Config) { c.Pool = pool })
+}
+
+// roles makes the roles of `txwork roles`, and returns what opens a pool of one.
+func (s *site) roles() (pool func(kind string) *pgxpool.Pool) {
 	s.Helper()
 	name := strings.TrimSuffix(s.operator(), "_operator")
 	text, err := migrations.Roles(migrations.RoleOptions{Schema: s.db.Schema, Prefix: name})
 	must(s, err)
 	s.Cleanup(func() { dropRoles(s, name) })
 	s.db.Define(s.T, text)
-	pool := pgtest.NewPool(s.T, s.db, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.User = s.operator() }))
-	return serve(s.T, s.db, acting, func(c *webui.Config) { c.Pool = pool })
+	return func(kind string) *pgxpool.Pool {
+		return pgtest.NewPool(s.T, s.db, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.User = name + "_" + kind }))
+	}
+}
+
+// Pages are read by a role that may change nothing, while forms are carried out by another.
+func TestActionsHaveAPoolOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting)
+	s.letters(3, "mail")
+	pool := s.roles()
+	viewer, operator := pool("viewer"), pool("operator")
+	both := serve(t, s.db, acting, func(c *webui.Config) { c.Pool, c.ActionPool = viewer, operator }).as("ann")
+	form := both.confirm("/t/outbox/failed/redrive")
+	if a := both.post("/t/outbox/failed/redrive", form); a.status != http.StatusSeeOther {
+		t.Fatalf("a filter: status %d:\n%s", a.status, content(a.body))
+	}
+	if body := both.ended(form.Get("action")); !strings.Contains(body, "3 of 3 rows") {
+		t.Errorf("the action says:\n%s", content(body))
+	}
+	id := s.id("SELECT id FROM {schema}.outbox LIMIT 1")
+	if a := both.post("/t/outbox/row/"+id+"/cancel", nil); a.status != http.StatusSeeOther {
+		t.Errorf("a row: status %d:\n%s", a.status, content(a.body))
+	}
+	for _, path := range []string{"/t/outbox/cancelled", "/t/outbox/row/" + id, "/audit"} {
+		both.shows(path, http.StatusOK)
+	}
+	wrong := serve(t, s.db, acting, func(c *webui.Config) { c.Pool, c.ActionPool = operator, viewer }).as("ann")
+	wrong.shows("/t/outbox/cancelled", http.StatusOK)
+	if a := wrong.post("/t/outbox/row/"+id+"/redrive", nil); a.status != http.StatusServiceUnavailable ||
+		!strings.Contains(a.body, "GRANT txwork_operator") {
+		t.Errorf("the wrong way round: status %d:\n%s", a.status, content(a.body))
+	}
+	_, err := webui.New(webui.Config{Pool: viewer, ActionPool: operator, Insecure: true})
+	if err == nil || !strings.Contains(err.Error(), "ActionPool") {
+		t.Errorf("a pool of actions without actions: %v", err)
+	}
 }

@@ -111,7 +111,7 @@ func (r *request) progress(ctx context.Context) (*operate.Progress, []string, er
 	if err != nil {
 		return nil, nil, notFound
 	}
-	p, err := r.handler.db.Progress(ctx, id)
+	p, err := r.db().Progress(ctx, id)
 	if err == nil && (p == nil || !r.user.sees(p.Table)) {
 		err = problem{status: http.StatusNotFound, Title: "There is no such action", tables: tables,
 			Detail: "Nobody did it, or it was longer ago than the audit goes back.", Advice: "Look for it in the audit."}

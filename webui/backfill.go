@@ -67,7 +67,7 @@ func askBackfill(ctx context.Context, r *request) (view, error) {
 	}
 	p := backfillPage{Table: table, Name: name, Rows: rowsOf(table), Asked: r.query.Has("from")}
 	v := view{title: "Backfill " + postgres.Name(name), page: "backfill.html", tables: known}
-	err = r.handler.db.Read(ctx, func(tx pgx.Tx) error {
+	err = r.db().Read(ctx, func(tx pgx.Tx) error {
 		if err := p.read(ctx, tx, pgx.Identifier{r.handler.Schema, table}.Sanitize()); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (r *request) backfilled(ctx context.Context, table string) (known []string,
 	if err != nil {
 		return nil, nil, err
 	}
-	hidden, err := r.handler.db.Hidden(ctx, []*workqueue.Table{t})
+	hidden, err := r.db().Hidden(ctx, []*workqueue.Table{t})
 	if err == nil && len(hidden) > 0 {
 		err = partlySeen
 	}

@@ -112,7 +112,7 @@ func (r *request) acts() bool { return r.handler.Actions && r.mayAct() == nil }
 
 // acting is the database for actions of the user.
 func (r *request) acting() operate.DB {
-	db := r.handler.db
+	db := r.handler.acts
 	db.Actor = operate.Actor{Who: r.user.Name, Origin: cmp.Or(r.user.Address, r.RemoteAddr)}
 	return db
 }

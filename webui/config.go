@@ -59,9 +59,13 @@ type Config struct {
 	TraceURL string
 
 	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and
-	// there are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in
-	// the table audit, together with their names.
+	// there are routes that take forms. The role of the ActionPool then needs the rights of an operator. What users do
+	// is in the table audit, together with their names.
 	Actions bool
+
+	// ActionPool leads to the same database, with a role that may act. Forms that users send use it, and nothing else
+	// does: the role of the Pool then needs no right to change anything. Default: the Pool.
+	ActionPool *pgxpool.Pool
 
 	// Refresh is how old the figures of all tables may be before they are read again, while somebody looks. Up to a
 	// minute, they may be fifty times as old as reading them takes. The doctor looks six times less often than every
@@ -88,8 +92,11 @@ func New(c Config) (http.Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	c.ActionPool = cmp.Or(c.ActionPool, c.Pool)
 	db := operate.DB{Pool: c.Pool, Schema: c.Schema, Limit: c.StatementTimeout}
-	h := &handler{Config: c, db: db, reads: make(chan struct{}, maxReads), mux: http.NewServeMux(),
+	acts := db
+	acts.Pool = c.ActionPool
+	h := &handler{Config: c, db: db, acts: acts, reads: make(chan struct{}, maxReads), mux: http.NewServeMux(),
 		crossOrigin: http.NewCrossOriginProtection()}
 	h.figures.every, h.figures.read, h.sharing.every = c.Refresh, h.readFigures, c.Refresh
 	h.route()
@@ -108,6 +115,8 @@ func (c Config) validate() error {
 	case c.TraceURL != "" && (!strings.HasPrefix(c.TraceURL, "https://") && !strings.HasPrefix(c.TraceURL, "http://") ||
 		!strings.Contains(c.TraceURL, "{trace}")):
 		return validate.Errorf("TraceURL", "is %q, it must be an https or http address with {trace}", c.TraceURL)
+	case c.ActionPool != nil && !c.Actions:
+		return validate.Errorf("ActionPool", "is set, and nobody may act: set Actions, or leave it out")
 	case c.Actions && c.Insecure:
 		return validate.Errorf("Actions", "is set, and so is Insecure: nobody would be an operator. Set Authenticate")
 	case c.Refresh < 0:

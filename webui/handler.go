@@ -17,7 +17,7 @@ const maxReads = 4
 // A handler answers requests.
 type handler struct {
 	Config
-	db          operate.DB
+	db, acts    operate.DB // with the pools of pages and of actions
 	mux         *http.ServeMux
 	crossOrigin *http.CrossOriginProtection
 	reads       chan struct{}
@@ -138,6 +138,14 @@ type request struct {
 	form    url.Values // of a change: the body
 }
 
+// db is the database as the request uses it.
+func (r *request) db() *operate.DB {
+	if r.form != nil {
+		return &r.handler.acts
+	}
+	return &r.handler.db
+}
+
 // page returns a handler for a page that reads. A few pages read at a time, so that they cannot use up a pool.
 func (h *handler) page(read func(context.Context, *request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -203,7 +211,7 @@ func (h *handler) inTurn(asked *request, read func(context.Context, *request) (v
 	if err != nil {
 		p := h.explain(ctx, asked.URL.Path, err)
 		if p.rights != "" { // read here, where nothing else is read: others may hold the pool's only connection
-			p.Advice = h.grant(ctx, p.rights)
+			p.Advice = asked.grant(ctx, p.rights)
 		}
 		return v, &p
 	}

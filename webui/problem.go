@@ -154,7 +154,7 @@ func (h *handler) ofServer(pg *pgconn.PgError) (p problem, ok bool) {
 	case pg.Code == "42501": // insufficient_privilege
 		return problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
 			Detail: "The role of this dashboard may not do what the page needs: " + postgres.Visible(pg.Message) + ".",
-			rights: h.role()}, true
+			rights: requested}, true
 	case pg.Code == "57014": // query_canceled
 		return slow, true
 	case pg.Code == "55P03": // lock_not_available
@@ -174,23 +174,25 @@ func (h *handler) ofServer(pg *pgconn.PgError) (p problem, ok bool) {
 	return problem{}, false
 }
 
-// role is the kind of role that the dashboard needs.
-func (h *handler) role() string {
-	if h.Actions {
-		return "operator"
-	}
-	return "viewer"
-}
+// requested stands for the kind of role that a request needs.
+const requested = "requested"
 
-// grant says how the dashboard's role gets the rights of a kind of role.
-func (h *handler) grant(ctx context.Context, kind string) string {
+// grant says how the role that the request used gets the rights of a kind of role.
+func (r *request) grant(ctx context.Context, kind string) string {
+	if kind == requested {
+		kind = "viewer"
+		if r.form != nil || r.handler.Actions && r.handler.ActionPool == r.handler.Pool {
+			kind = "operator"
+		}
+	}
+	schema := r.handler.Schema
 	var g postgres.Grantee
-	err := h.db.Read(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, postgres.SelectGrantee, kind, h.Schema).Scan(g.Fields()...)
+	err := r.db().Read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, postgres.SelectGrantee, kind, schema).Scan(g.Fields()...)
 	})
 	if err != nil {
 		return "Grant its role the rights of a " + kind + ": txwork roles prints the SQL."
 	}
-	text := g.Grant(kind, h.Schema)
+	text := g.Grant(kind, schema)
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }

@@ -99,13 +99,13 @@ func (r *request) tableNamed(ctx context.Context, name string) (t *workqueue.Tab
 	if err != nil {
 		return nil, nil, err
 	}
-	return t, known, r.handler.db.Read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
+	return t, known, r.db().Read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
 }
 
 // open is table, with the schema as the page reads it and the tables of which row-level security hides rows.
 func (r *request) open(ctx context.Context) (t *workqueue.Table, known []string, db operate.DB, hidden []string,
 	err error) {
-	db = r.handler.db
+	db = *r.db()
 	if t, known, err = r.table(ctx); err != nil {
 		return nil, nil, db, nil, err
 	}

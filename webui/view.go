@@ -127,7 +127,7 @@ func (r *request) refuse(w http.ResponseWriter, p problem) {
 
 // tables reads which tables the user sees, or the problem that there is none.
 func (r *request) tables(ctx context.Context) ([]string, error) {
-	known, err := r.handler.db.TableNames(ctx)
+	known, err := r.db().TableNames(ctx)
 	if err != nil {
 		return nil, err
 	}

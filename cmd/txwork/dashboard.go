@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/httpserve"
@@ -27,10 +29,14 @@ const defaultDashboardListen = "127.0.0.1:8088"
 // maxDashboardConnections is enough for a hundred browsers, each of which keeps up to six open.
 const maxDashboardConnections = 600
 
+// actionsURLEnv is the default of --actions-database-url, without being seen in lists of processes.
+const actionsURLEnv = "TXWORK_ACTIONS_DATABASE_URL"
+
 // dashboardOptions are the flags of serve.
 type dashboardOptions struct {
 	listen       string
 	accountsFile string
+	actionsURL   string
 	hash         string
 	webui.Config
 }
@@ -46,6 +52,8 @@ func newServeCommand(a *app) *cobra.Command {
 		"file: that of a `password` or of a token")
 	flags.BoolVar(&o.HideContent, "hide-content", false, "show payloads and headers to operators only")
 	flags.BoolVar(&o.Actions, "actions", false, "let operators change rows, queues and schedules; needs --accounts-file")
+	flags.StringVar(&o.actionsURL, "actions-database-url", "", "PostgreSQL `URL` or keywords for --actions; pages then "+
+		"read with --database-url only (default: $"+actionsURLEnv+", or --database-url)")
 	flags.DurationVar(&o.Timeout, "timeout", webui.DefaultTimeout, "how long an answer may take")
 	flags.DurationVar(&o.StatementTimeout, "statement-timeout", webui.DefaultStatementTimeout,
 		"how long each statement may take")
@@ -99,8 +107,22 @@ func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
 		}
 		o.Insecure, protect = true, ownMachine
 	}
+	switch {
+	case o.Actions:
+		o.actionsURL = cmp.Or(o.actionsURL, a.getenv(actionsURLEnv))
+	case o.actionsURL != "":
+		return usagef("--actions-database-url is for --actions")
+	}
 	return a.withDatabase(ctx, func(d *database) error {
 		o.Pool, o.Schema, o.Logger = d.Pool, d.Schema, a.logger()
+		if o.actionsURL != "" {
+			acting, err := a.connectTo(ctx, o.actionsURL, func(*pgxpool.Config) {})
+			if err != nil {
+				return fmt.Errorf("--actions-database-url: %w", err)
+			}
+			defer acting.close()
+			o.ActionPool = acting.Pool
+		}
 		page, err := webui.New(o.Config)
 		if err != nil {
 			return usageError{err}

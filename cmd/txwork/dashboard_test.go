@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -142,6 +143,37 @@ func TestServeReadsItsAccountsAgain(t *testing.T) {
 	}
 }
 
+// Forms are carried out by the role of --actions-database-url, while pages are read by that of --database-url.
+func TestServeActsAsAnotherRole(t *testing.T) {
+	c := newMigratedCLI(t)
+	acting := c.role("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+	file := c.accountsFile(`{"bot": {"token_hash": "%s", "role": "operator"}}`)
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0", "--accounts-file", file, "--actions",
+		"--actions-database-url", acting.url, "--timeout", "2m", "--statement-timeout", "1m")
+	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	at := servingAt.FindString(stderr.String())
+	if got := statusOf(t, at+"/t/outbox/ready", "Bearer "+dashboardToken); got != http.StatusOK {
+		t.Errorf("a page has status %d", got)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/topics/pause",
+		strings.NewReader("table=outbox&topic=mail"))
+	must(t, err)
+	request.Header.Set("Authorization", "Bearer "+dashboardToken)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	body, err := io.ReadAll(response.Body)
+	must(t, errors.Join(err, response.Body.Close()))
+	http.DefaultClient.CloseIdleConnections()
+	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "lacks a right") {
+		t.Errorf("a form of a role without rights has status %d:\n%s", response.StatusCode, body)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	c := newCLI(t)
 	for want, args := range map[string][]string{
@@ -156,6 +188,7 @@ func TestServeRefuses(t *testing.T) {
 		"it must be password or token":  {"--hash", "x"},
 		"the standard input has no":     {"--hash", "password"},
 		"must be whole milliseconds":    {"--statement-timeout", "1s1us"},
+		"is for --actions":              {"--actions-database-url", "postgres://localhost/x"},
 		"Timeout is -1s":                {"--timeout", "-1s"},
 	} {
 		c.run(append([]string{"serve"}, args...)...).exits(exitUsage).says(want)

@@ -64,6 +64,11 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	if url == "" {
 		return nil, usagef("no database: pass --database-url postgres://user@host/name or set %s", databaseURLEnv)
 	}
+	return a.connectTo(ctx, url, configure)
+}
+
+// connectTo is connectWith for a database of its own.
+func (a *app) connectTo(ctx context.Context, url string, configure func(*pgxpool.Config)) (*database, error) {
 	config, err := parseURL(url)
 	if err != nil {
 		return nil, err
