@@ -524,7 +524,9 @@ func (s *site) roles() (pool func(kind string) *pgxpool.Pool) {
 	s.Cleanup(func() { dropRoles(s, name) })
 	s.db.Define(s.T, text)
 	return func(kind string) *pgxpool.Pool {
-		return pgtest.NewPool(s.T, s.db, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.User = name + "_" + kind }))
+		return pgtest.NewPool(s.T, s.db, pgtest.WithPool(func(c *pgxpool.Config) {
+			c.ConnConfig.User = name + "_" + kind
+		}))
 	}
 }
 
