@@ -149,8 +149,8 @@ func TestServeActsAsAnotherRole(t *testing.T) {
 	acting := c.role("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
 	file := c.accountsFile(`{"bot": {"token_hash": "%s", "role": "operator"}}`)
 	var stderr output
-	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0", "--accounts-file", file, "--actions",
-		"--actions-database-url", acting.url, "--timeout", "2m", "--statement-timeout", "1m")
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0", "--accounts-file", file,
+		"--actions", "--actions-database-url", acting.url, "--timeout", "2m", "--statement-timeout", "1m")
 	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
 	at := servingAt.FindString(stderr.String())
 	if got := statusOf(t, at+"/t/outbox/ready", "Bearer "+dashboardToken); got != http.StatusOK {
