@@ -248,7 +248,8 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 			WHERE o.subscription = s.name AND o.at >= s.created_at),
 		coalesce(l.tick, 0), coalesce(l.tick_seconds, 0), l.lane, l.messages, l.more, l.seconds, l.in_hand, l.attempts,
 		l.retained, l.unavailable_since, l.rests_until, l.cause
-		FROM `+o.named("lag")+`() AS l JOIN `+o.named("subscription")+` AS s ON s.name = l.subscription
+		FROM `+o.named("lag")+`() AS l
+		LEFT JOIN `+o.named("subscription")+` AS s ON s.name = l.subscription -- asks lag also where it sees none
 		ORDER BY s.name, l.lane`)
 	return all, err
 }
