@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -169,12 +170,13 @@ func (p Pool) settings(ctx context.Context, conn *pgx.Conn, calls []Call) (text 
 	return text, args
 }
 
-// leaveClean ends a failed transaction so that the connection can be used again, and gives up a
-// connection whose server turned read-only: after a failover the pool has to find the new primary.
+// leaveClean ends a failed transaction so that the connection can be used again. It gives up a connection whose server
+// turned read-only, since after a failover the pool has to find the new primary, and a session that does not fit, since
+// the next one may.
 func leaveClean(conn *pgx.Conn, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if postgres.IsReadOnly(cause) {
+	if postgres.IsReadOnly(cause) || errors.Is(fault.Explain(cause), fault.ErrSession) {
 		conn.Close(ctx)
 		return
 	}
