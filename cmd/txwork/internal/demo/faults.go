@@ -71,8 +71,8 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 		return blow{}, err
 	}
 	b := blow{victim: v, Fault: Fault{Worker: v.name, Midway: len(v.messages)}}
-	if err := f.scan(ctx, `SELECT array_agg(DISTINCT owner_token) FROM %s.outbox WHERE id = ANY ($1) AND status = 1`,
-		v.claims, &b.tokens); err != nil {
+	if err := f.scan(ctx, &b.tokens, `
+		SELECT array_agg(DISTINCT owner_token) FROM %s.outbox WHERE id = ANY ($1) AND status = 1`, v.claims); err != nil {
 		return b, err
 	}
 	if err := act(v.member); err != nil {
@@ -82,7 +82,7 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 	if b.Claims, err = f.held(ctx, b.tokens); err != nil {
 		return b, err
 	}
-	return b, f.scan(ctx, `SELECT count(*) FROM %s.ledger`, nil, &b.Applied)
+	return b, f.scan(ctx, &b.Applied, `SELECT count(*) FROM %s.ledger`)
 }
 
 // kept selects the notices whose claims are still the worker's, and remain so for long enough to strike it: on a slow
@@ -130,7 +130,7 @@ func (f *faults) freeze(ctx context.Context, g *gate) (Fault, func(context.Conte
 func (f *faults) thaw(ctx context.Context, b blow, fault *Fault) error {
 	err := f.await(ctx, "the frozen worker's messages being delivered by others", func() (bool, error) {
 		var left int
-		err := f.scan(ctx, `SELECT count(*) FROM %s.outbox WHERE id = ANY ($1) AND status < 2`, b.messages, &left)
+		err := f.scan(ctx, &left, `SELECT count(*) FROM %s.outbox WHERE id = ANY ($1) AND status < 2`, b.messages)
 		return left == 0, err
 	})
 	if err != nil {
@@ -187,16 +187,12 @@ func (f *faults) kill(ctx context.Context, g *gate) (Fault, error) {
 
 // held counts the rows that are in progress under the given tokens.
 func (f *faults) held(ctx context.Context, tokens []uuid.UUID) (n int, err error) {
-	err = f.scan(ctx, `SELECT count(*) FROM %s.outbox WHERE owner_token = ANY ($1) AND status = 1`, tokens, &n)
+	err = f.scan(ctx, &n, `SELECT count(*) FROM %s.outbox WHERE owner_token = ANY ($1) AND status = 1`, tokens)
 	return n, err
 }
 
-// scan reads one value. The query has a place for the schema and, unless ids is nil, an array of ids.
-func (f *faults) scan(ctx context.Context, query string, ids []uuid.UUID, dest any) error {
-	var args []any
-	if ids != nil {
-		args = append(args, ids)
-	}
+// scan reads one value. The query has a place for the schema. An array among its arguments may be nil.
+func (f *faults) scan(ctx context.Context, dest any, query string, args ...any) error {
 	return f.bank.pool.QueryRow(ctx, fmt.Sprintf(query, f.schema), args...).Scan(dest)
 }
 
