@@ -21,7 +21,8 @@ func TestAWorkerWhoseSessionsCameToSpeakAnotherEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond, Runtime: runtime}, ackAll)
+	w := r.startOn(pool, r.Domain,
+		workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond, Runtime: runtime}, ackAll)
 	r.awaitStatus(workqueue.Done, r.insert("before")...)
 	r.exec(fmt.Sprintf("ALTER ROLE %q SET client_encoding = 'LATIN1'", role))
 	r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", role)

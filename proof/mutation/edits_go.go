@@ -24,7 +24,7 @@ var goEdits = []edit{
 	{name: "the reply to COMMIT is ignored", file: "workqueue/internal/conn/pool.go",
 		old: "			err = closeErr\n", new: "			_ = closeErr\n", suites: session},
 	{name: "the connection to a read-only server is kept", file: "workqueue/internal/conn/pool.go",
-		old:    "	if postgres.IsReadOnly(cause) {\n		conn.Close(ctx)",
+		old:    "	if postgres.IsReadOnly(cause) || errors.Is(fault.Explain(cause), fault.ErrSession) {\n		conn.Close(ctx)",
 		new:    "	if false {\n		conn.Close(ctx)",
 		suites: test("workqueue", "TestAConnectionToAReadOnlyServer")},
 	{name: "settings are changed in a pooler's session", file: "workqueue/internal/conn/kept.go",
