@@ -56,7 +56,7 @@ func audit(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, operate.Refusal{Field: "after", Problem: " is no position: take it from the page before"}
 	}
-	if p.AuditPage, err = r.handler.db.Audit(ctx, f, before, defaultRows); err != nil {
+	if p.AuditPage, err = r.db().Audit(ctx, f, before, defaultRows); err != nil {
 		return view{}, err
 	}
 	p.Pager = pager{Searched: p.Searched, SearchedTo: p.SearchedTo}

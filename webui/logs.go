@@ -107,7 +107,7 @@ func message(ctx context.Context, r *request) (view, error) {
 	if p.Search, err = operate.SearchMessage(id, r.query.Get("after")); err != nil {
 		return view{}, err
 	}
-	p.LogMessage, err = r.handler.db.FindMessage(ctx, l, &p.Search, operate.MaxSearched, r.content())
+	p.LogMessage, err = r.db().FindMessage(ctx, l, &p.Search, operate.MaxSearched, r.content())
 	if err != nil {
 		return view{}, err
 	}

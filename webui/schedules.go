@@ -123,7 +123,7 @@ func schedules(ctx context.Context, r *request) (view, error) {
 	}
 	for _, t := range all {
 		one := scheduleTable{Name: t.Name, Triggers: has(v.tables, rowsOf(t.Name))}
-		if err := one.read(ctx, &r.handler.db, t, p.After, &p.Now); err != nil {
+		if err := one.read(ctx, r.db(), t, p.After, &p.Now); err != nil {
 			one.Problem = r.handler.explain(ctx, "schedules of "+t.Name, err).Error()
 		}
 		if !p.Now.IsZero() {

@@ -11,7 +11,6 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
@@ -52,7 +51,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	changed, err := q.idsOp(ctx, telemetry.Redrive, stmt, ids, map[string]any{
 		"actor": conn.OptionalNote(conn.Storable(actor)),
 	})
-	if stmt.Retakes && fault.IsTaken(err) {
+	if stmt.Retakes && postgres.IsTaken(err) {
 		err = fmt.Errorf("txwork: another row of %s took the unique value of one of these rows meanwhile, so none was "+
 			"redriven: redrive again: %w", q.table.Name(), err)
 	}

@@ -67,7 +67,7 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	return a.connectTo(ctx, url, configure)
 }
 
-// connectTo is connectWith for a database of its own.
+// connectTo is connectWith for a URL that may be another one than that of --database-url.
 func (a *app) connectTo(ctx context.Context, url string, configure func(*pgxpool.Config)) (*database, error) {
 	config, err := parseURL(url)
 	if err != nil {

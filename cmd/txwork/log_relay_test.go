@@ -164,7 +164,9 @@ func TestAWorkerThatMayNotSubscribe(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("outbox: {subscriptions: {search: {topics: {s: {exec: /bin/true}}, make: {}}}}"),
 		0o600))
 	c.role("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}").
-		runWorker(file).exits(exitFailure).says("txwork: the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: ERROR")
+		runWorker(file).exits(exitFailure).
+		says("txwork: the role lacks a privilege: connect as the tables' owner, or grant it a role of txwork roles: " +
+			"ERROR")
 }
 
 // A log of another version is refused before anything is read or written.

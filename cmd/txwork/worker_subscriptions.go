@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/outage"
@@ -64,9 +61,6 @@ func (w *workerRun) makeSubscription(ctx context.Context, s outbox.Subscription)
 	}
 }
 
-// uniqueViolation is the SQLSTATE of a name that is taken.
-const uniqueViolation = "23505"
-
 // tryToMake makes a subscription, or says in what the one that exists differs.
 func (w *workerRun) tryToMake(ctx context.Context, s outbox.Subscription) (differs []string, err error) {
 	box, err := outbox.Open(outbox.Options{Schema: w.db.Schema, Storage: outbox.Log})
@@ -84,12 +78,11 @@ func (w *workerRun) tryToMake(ctx context.Context, s outbox.Subscription) (diffe
 		err := w.db.Act(ctx, subscriptionAct("subscribe", s.Name), func(tx workqueue.Tx) (int, error) {
 			return 1, box.Subscribe(ctx, tx, s)
 		})
-		var pg *pgconn.PgError
 		switch {
 		case err == nil:
 			w.logger.Info("the subscription was made", "subscription", s.Name)
 			return nil, nil
-		case !errors.As(err, &pg) || pg.Code != uniqueViolation: // otherwise another worker has just made it
+		case !postgres.IsTaken(err): // otherwise another worker has just made it
 			return nil, err
 		}
 	}

@@ -369,16 +369,13 @@ func (l *logTable) keepMore(x *examination, s *survey.Subscription) []string {
 	}
 	args := []string{"subscriptions", "change", s.Name}
 	if age := s.Retention.MaxAge; age > 0 {
-		args = append(args, "--max-age", fmt.Sprintf("%.0fs", min(2*age, maxRetention.Seconds())))
+		args = append(args, "--max-age", fmt.Sprintf("%.0fs", min(2*age, postgres.LogMaxAge.Seconds())))
 	}
 	if n := s.Retention.MaxMessages; n > 0 {
-		args = append(args, "--max-messages", fmt.Sprint(2*n))
+		args = append(args, "--max-messages", fmt.Sprint(min(2*n, postgres.LogMaxMessages)))
 	}
 	return []string{x.command(args...)}
 }
-
-// maxRetention is the longest that a subscription can have.
-const maxRetention = 7 * 24 * time.Hour
 
 // doesNotEnd is about a move of an outbox that waits for rows which do not move.
 func (l *logTable) doesNotEnd(x *examination, m *survey.Move) Finding {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
@@ -65,8 +64,7 @@ func (d *DB) Note(ctx context.Context, tx workqueue.Tx, a Act, rows int) error {
 // Begin notes an action that takes several transactions. An action that has begun already is [ErrBegun].
 func (d *DB) Begin(ctx context.Context, action uuid.UUID, a Act) error {
 	err := d.event(ctx, action, eventBegun, a)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" { // unique_violation
+	if postgres.IsTaken(err) {
 		return ErrBegun
 	}
 	return err

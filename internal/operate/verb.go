@@ -2,13 +2,12 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -103,8 +102,7 @@ func decide(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, v Verb, id
 
 // explained says what to do if a row cannot be changed because of another.
 func explained(t *workqueue.Table, v Verb, err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" { // unique_violation
+	if postgres.IsTaken(err) {
 		return fmt.Errorf("another row of %s took the unique value of one of these rows meanwhile, so none was %s: "+
 			"repeat the command: %w", t.Name(), v.Done, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,8 +40,12 @@ var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": 
 // a schema has only if it was named.
 const LogTable = "outbox_log"
 
-// LogLanes is how many lanes a subscription of a log can have.
-const LogLanes = 64
+// Bounds of a subscription of a log.
+const (
+	LogLanes       = 64
+	LogMaxAge      = 7 * 24 * time.Hour
+	LogMaxMessages = 1_000_000_000_000
+)
 
 const logDomain = "log"
 

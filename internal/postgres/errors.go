@@ -94,6 +94,9 @@ func IsOwn(err error) bool {
 	return ok && len(pg.Code) == 5 && !slices.Contains(notItsOwn, pg.Code[:2])
 }
 
+// IsTaken reports that another row has a unique value that the statement wanted. The transaction changed nothing.
+func IsTaken(err error) bool { return State(err) == "23505" }
+
 // State is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another. It
 // is empty if there is none.
 func State(err error) string {

@@ -63,7 +63,7 @@ const (
 	slot  = 24 * time.Hour
 
 	// For so long messages are kept that all have passed, for those who go back, and ticks.
-	retention = "7 days"
+	retention = "7 days" // postgres.LogMaxAge
 
 	// A batch is what some ticks have seen together: so much that a page can be full, and not more than can be read
 	// again for each page, since numbers are not in the order of the index.

@@ -2,9 +2,11 @@ package log
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -179,10 +181,11 @@ func (view) RefusesOlderThan(age, before string) string {
 // RefusesRetention refuses what a subscription cannot be kept within. NULL and 0 are no bound. Ticks are kept for so
 // long, and a cut goes to one of them.
 func (view) RefusesRetention(age, messages string) string {
+	most := strconv.Itoa(postgres.LogMaxMessages)
 	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN interval '0' AND interval '%[2]s'", age,
 		retention), "max_age", "must be between 0 and "+retention, "0 is none: then all is kept.") + "\n    " +
-		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN 0 AND 1000000000000", messages), "max_messages",
-			"must be between 0 and 1000000000000", "0 is none: then all is kept.")
+		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN 0 AND %[2]s", messages, most), "max_messages",
+			"must be between 0 and "+most, "0 is none: then all is kept.")
 }
 
 // RefusesAge refuses a retention.

@@ -196,5 +196,5 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 // mayRetake reports that another row took a unique value first that one of the calls wanted: when the transaction runs
 // again, it leaves the row alone that lost.
 func mayRetake(err error, calls []Call) bool {
-	return fault.IsTaken(err) && slices.ContainsFunc(calls, func(c Call) bool { return c.Retakes })
+	return postgres.IsTaken(err) && slices.ContainsFunc(calls, func(c Call) bool { return c.Retakes })
 }

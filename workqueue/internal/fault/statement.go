@@ -23,12 +23,6 @@ func IsRefused(err error) bool {
 	return ok && pg.SeverityUnlocalized == "ERROR"
 }
 
-// IsTaken reports that another row has a unique value that the statement wanted. The transaction changed nothing.
-func IsTaken(err error) bool {
-	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && pg.Code == "23505"
-}
-
 // IsLocked reports that a statement gave up waiting for a row that another session has locked.
 func IsLocked(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -56,7 +57,7 @@ func TestErrorsOfStatements(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for name, is := range map[string]func(error) bool{"conflict": fault.IsConflict, "taken": fault.IsTaken,
+			for name, is := range map[string]func(error) bool{"conflict": fault.IsConflict, "taken": postgres.IsTaken,
 				"locked": fault.IsLocked, "untranslatable": fault.IsUntranslatable, "outage": fault.IsOutage,
 				"void": fault.IsVoid, "misfit": fault.IsMisfit} {
 				if is(c.err) != slices.Contains(strings.Fields(c.is), name) {

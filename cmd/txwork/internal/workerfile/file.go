@@ -13,6 +13,7 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/reaper"
@@ -241,13 +242,6 @@ func (s *sections) subscription(name string, v value, o *outbox.Options) *Consum
 	return c
 }
 
-// Bounds of a subscription.
-const (
-	maxLanes    = 64
-	maxAge      = 7 * 24 * time.Hour
-	maxMessages = 1_000_000_000_000
-)
-
 // subscriptionToMake reads what a subscription is made with.
 func (s *sections) subscriptionToMake(name string, v value) *outbox.Subscription {
 	m := &outbox.Subscription{Name: name}
@@ -272,9 +266,9 @@ func (s *sections) subscriptionToMake(name string, v value) *outbox.Subscription
 		},
 		"start": choice(s.reader, &m.From, map[string]outbox.Start{"now": outbox.Now,
 			"beginning": outbox.Beginning}),
-		"lanes":        s.integer(&m.Lanes, 1, maxLanes),
-		"max_age":      s.duration(&m.MaxAge, time.Second, maxAge),
-		"max_messages": s.integer(&messages, 1, maxMessages),
+		"lanes":        s.integer(&m.Lanes, 1, postgres.LogLanes),
+		"max_age":      s.duration(&m.MaxAge, time.Second, postgres.LogMaxAge),
+		"max_messages": s.integer(&messages, 1, postgres.LogMaxMessages),
 	})
 	m.MaxMessages = int64(messages)
 	return m
