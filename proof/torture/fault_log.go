@@ -111,9 +111,9 @@ func (f logRestored) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, 
 	if err := f.call(ctx, l, fmt.Sprintf("_shift(%d)", before+idsAhead)); err != nil {
 		return "", err
 	}
-	time.Sleep(episode / 4)
+	ahead := f.ticked(ctx, l, before+idsAhead/2)
 	l.hit = time.Now()
-	err := f.call(ctx, l, fmt.Sprintf("_shift(%d)", before))
+	err := errors.Join(ahead, f.call(ctx, l, fmt.Sprintf("_shift(%d)", before)))
 	if err == nil {
 		time.Sleep(episode / 4)
 		f.refused(ctx, l, "CALL "+l.schema+".outbox_log_tick()")
@@ -127,6 +127,24 @@ func (f logRestored) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, 
 		l.fail("a rebase raised the ids of the log by %d, and they had been up to %d ahead", after-before, idsAhead)
 	}
 	return fmt.Sprintf("the ids began again and were raised by %d", after-before), err
+}
+
+// ticked waits until a tick was made with ids that are ahead by a number.
+func (logRestored) ticked(ctx context.Context, l *lab, by int64) error {
+	ctx, cancel := context.WithTimeout(ctx, l.options.patience())
+	defer cancel()
+	for {
+		var ahead bool
+		err := l.admin.QueryRow(ctx, `SELECT (t.seen).high > pg_snapshot_xmax(pg_current_snapshot())::text::bigint + $1
+			FROM `+l.schema+".outbox_log_tick AS t ORDER BY t.n DESC LIMIT 1", by).Scan(&ahead)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("no tick was made while the ids of the log were ahead: %w", ctx.Err())
+		case err == nil && ahead:
+			return nil
+		}
+		time.Sleep(retryBase)
+	}
 }
 
 // call calls a function of the log until it is answered.

@@ -219,6 +219,35 @@ func (p *producer) logged(ctx context.Context, tx pgx.Tx) (names []announced, er
 	return names, err
 }
 
+// mostTold is how many of the rows of a table that are left are told.
+const mostTold = 5
+
+// tellLeft tells what is left, as it is: the records say only how it came to be so.
+func (l *lab) tellLeft(ctx context.Context) {
+	tell := func(from string) {
+		rows, err := l.admin.Query(ctx, fmt.Sprintf(`SELECT (to_jsonb(t) - '{payload,args,headers}'::text[])::text
+			FROM %s.%s LIMIT %d`, l.schema, from, mostTold))
+		var all []string
+		if err == nil {
+			all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		if err != nil {
+			l.say("left in %s: %v", from, err)
+		}
+		for _, one := range all {
+			l.say("left in %s: %s", from, one)
+		}
+	}
+	for _, table := range []string{"outbox", "inbox", "timers", "jobs", "outbox_log_parked"} {
+		tell(table + " AS t WHERE completed_at IS NULL ORDER BY id")
+	}
+	for _, table := range []string{"outbox", "jobs", "outbox_log_parked"} {
+		tell(table + "_key_note AS t")
+		tell(table + "_key_cursor AS t")
+	}
+	tell("outbox_log_position AS t WHERE (upto).n IS NOT NULL")
+}
+
 // logLeft counts the messages that subscriptions have not settled, and parked ones that have not ended.
 func (l *lab) logLeft(ctx context.Context) (n int64, err error) {
 	err = l.admin.QueryRow(ctx, strings.NewReplacer("@", l.schema).Replace(`

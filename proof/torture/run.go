@@ -227,6 +227,7 @@ func (r *run) drain(ctx context.Context) {
 		}
 		if time.Since(moved) > r.lab.options.patience() {
 			r.stalled = true
+			r.lab.tellLeft(ctx)
 			break
 		}
 		time.Sleep(countingPause(time.Since(asked), retryBase))
