@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -185,6 +186,42 @@ func TestHealthFindsOtherHolders(t *testing.T) {
 		}
 	})
 	db.exec("SELECT pg_drop_replication_slot('forgotten')")
+}
+
+// A parallel worker that starts has no type yet. It hides nothing.
+func TestParallelWorkersHideNothing(t *testing.T) {
+	t.Parallel()
+	server, db := newServer(t, map[string]string{"parallel_setup_cost": "0", "parallel_tuple_cost": "0",
+		"min_parallel_table_scan_size": "0", "max_worker_processes": "32", "max_parallel_workers": "32"})
+	db.exec("CREATE TABLE own.large AS SELECT generate_series(1, 100) AS n")
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for range 8 {
+		conn, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy.Go(func() {
+			defer conn.Close(context.Background())
+			for ctx.Err() == nil {
+				if _, err := conn.Exec(ctx, "SELECT count(*) FROM own.large"); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 500 {
+		_, hidden, err := reaper.Holders(t.Context(), db.Pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hidden != 0 {
+			t.Fatalf("%d hidden sessions from the superuser", hidden)
+		}
+	}
 }
 
 func TestHealthAsJSON(t *testing.T) {
