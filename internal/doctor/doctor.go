@@ -92,23 +92,22 @@ func (x *examination) sort() {
 	})
 }
 
-// runAll runs the checks of the schema beside the others, on a connection of their own. Where the server or the pool
-// has no second one, they run afterwards. Those of the server come first: one counts connections.
+// runAll runs some of the checks beside the others, on a connection of their own. Where the server or the pool has no
+// second one, they run afterwards. Those of the server come first: one counts connections.
 func (x *examination) runAll(ctx context.Context) error {
-	second := *x
-	second.report.Findings, second.report.Skipped, second.report.Absent = nil, nil, nil
+	second := x.beside()
 	var beside sync.WaitGroup
 	ran, failed := false, error(nil)
 	err := x.runSome(ctx, serverChecks, otherChecks, func() {
 		beside.Go(func() {
 			if conn, err := x.pool.Acquire(ctx); err == nil {
 				conn.Release()
-				ran, failed = true, second.runSchema(ctx)
+				ran, failed = true, second.runBeside(ctx)
 			}
 		})
 	})
 	if beside.Wait(); !ran && err == nil {
-		failed = second.runSchema(ctx)
+		failed = second.runBeside(ctx)
 	}
 	x.report.Absent = append(x.report.Absent, second.report.Absent...)
 	x.report.Findings = append(x.report.Findings, second.report.Findings...)
@@ -116,12 +115,25 @@ func (x *examination) runAll(ctx context.Context) error {
 	return cmp.Or(err, failed)
 }
 
-// runSchema runs the checks of the schema. The first takes connections by itself, so it shares no transaction.
-func (x *examination) runSchema(ctx context.Context) error {
-	if err := x.runEach(ctx, schemaChecks[:1]); err != nil {
+// beside returns an examination of the same, which shares nothing that checks change.
+func (x *examination) beside() *examination {
+	second := *x
+	second.report.Findings, second.report.Skipped, second.report.Absent = nil, nil, nil
+	second.tables = make([]*table, len(x.tables))
+	for i, t := range x.tables {
+		copied := *t
+		second.tables[i] = &copied
+	}
+	return &second
+}
+
+// runBeside runs the checks that run beside the others. The first takes connections by itself, so it shares no
+// transaction.
+func (x *examination) runBeside(ctx context.Context) error {
+	if err := x.runEach(ctx, besideChecks[:1]); err != nil {
 		return err
 	}
-	return x.runSome(ctx, nil, schemaChecks[1:], func() {})
+	return x.runSome(ctx, nil, besideChecks[1:], func() {})
 }
 
 // runSome runs checks that share a transaction. It calls between after the first of them.
