@@ -48,7 +48,7 @@ func newAlarmsServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --wake-url URL --tokens-file FILE --secret-file FILE",
 		Short: "Serve the alarms API and deliver alarms that are due",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.flagsFromEnv(cmd.LocalNonPersistentFlags()); err != nil {
 				return err

@@ -28,7 +28,7 @@ type readWorkload func() (bench.Workload, error)
 
 // newBenchWorkload makes the command of one workload. The function define adds its flags.
 func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) readWorkload) *cobra.Command {
-	cmd := newCommand(use, short, cobra.NoArgs)
+	cmd := newCommand(use, short, noArguments)
 	asJSON := new(bool)
 	jsonVar(cmd.Flags(), asJSON, "end with one JSON object on one line; the summary goes to standard error",
 		bench.Result{})

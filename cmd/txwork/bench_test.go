@@ -118,7 +118,7 @@ func TestBenchWrongUsage(t *testing.T) {
 		"drain --fail 110%":                 "want a share such as 10%",
 		"drain --fail many":                 "want a share such as 10%",
 		"drain --fail NaN":                  "want a share such as 10%",
-		"drain more":                        `unknown command "more"`,
+		"drain more":                        "takes flags only",
 		"enqueue --batch 0":                 "--batch is 0",
 		"enqueue --connections 101":         "--connections is 101",
 		"latency --count 0":                 "--count is 0",

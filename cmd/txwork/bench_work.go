@@ -17,7 +17,7 @@ func newBenchWorkCommand(a *app) *cobra.Command {
 		Use:    benchWork,
 		Short:  "Run a worker process of a drain (started by the drain)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.RunWorkers(cmd.Context(), a.stdin, a.stdout, a.benchLogger())
 		},

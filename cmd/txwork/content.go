@@ -27,7 +27,7 @@ func (c *content) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.text, "payload", "", "payload, as it is")
 	flags.StringVar(&c.file, "payload-file", "", "take the payload from this `file`, - is standard input")
 	flags.IntVar(&c.maxAttempts, "max-attempts", workqueue.DefaultMaxAttempts, "how often a firing is tried")
-	cmd.MarkFlagRequired("topic")
+	requiredFlags(cmd, "topic")
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file")
 }
 

@@ -37,7 +37,7 @@ type dashboardOptions struct {
 
 func newServeCommand(a *app) *cobra.Command {
 	var o dashboardOptions
-	cmd := newCommand("serve", "Serve a dashboard of the queues to browsers", cobra.NoArgs)
+	cmd := newCommand("serve", "Serve a dashboard of the queues to browsers", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", defaultDashboardListen,
 		"`address` to serve at; one that is not this machine's own needs --accounts-file")

@@ -17,7 +17,7 @@ func newDemoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Transfer money while workers freeze and die, and reconcile the accounts",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("schema") {
 				return usagef("the demo creates a schema of its own: omit --schema")

@@ -135,7 +135,7 @@ func TestDemoWrongUsage(t *testing.T) {
 		"--schema x":                "omit --schema",
 		"--web=0.0.0.0:0":           "it must be one of this machine",
 		"--web=nowhere":             "--web nowhere",
-		"more":                      `unknown command "more"`,
+		"more":                      "takes flags only",
 		"--transfers 1000000000000": "must be between",
 	} {
 		t.Run(args, func(t *testing.T) { runDemoProcess(t, "", strings.Fields(args)...).exits(exitUsage).says(want) })

@@ -14,7 +14,7 @@ func newDemoWorkerCommand() *cobra.Command {
 		Use:    demoWorker,
 		Short:  "Run a worker process of the demo (started by the demo)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.RunWorker(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},

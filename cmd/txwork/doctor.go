@@ -31,7 +31,7 @@ type doctorOptions struct {
 
 func newDoctorCommand(a *app) *cobra.Command {
 	o := doctorOptions{}
-	cmd := newCommand("doctor", "Find out what is wrong, what it means, and how to fix it", cobra.NoArgs)
+	cmd := newCommand("doctor", "Find out what is wrong, what it means, and how to fix it", noArguments)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to ignore")
 	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout,

@@ -290,8 +290,8 @@ func TestDoctorsFlags(t *testing.T) {
 		"--fix --json":      "--json cannot ask",
 		"--timeout -1s":     "must not be negative",
 		"--schema Bad":      "must match",
-		"outbox":            "unknown command",
-		"--ignore schema x": "unknown command",
+		"outbox":            "takes flags only",
+		"--ignore schema x": "takes flags only",
 	} {
 		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"doctor"},
 			strings.Fields(args)...)...).exits(exitUsage).says(want)

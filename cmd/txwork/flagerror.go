@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -35,4 +37,33 @@ func explainFlag(name string, err error) error {
 		return fmt.Errorf("%s is %q, it must be %s", name, refused.GetValue(), want)
 	}
 	return fmt.Errorf("%s is %q: %w", name, refused.GetValue(), refused.Unwrap())
+}
+
+// requiredFlags makes a command refuse a call without these flags, and say what each is for.
+func requiredFlags(cmd *cobra.Command, names ...string) {
+	args := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return err
+		}
+		var missing []string
+		for _, name := range names {
+			if f := cmd.Flags().Lookup(name); !f.Changed {
+				_, usage := pflag.UnquoteUsage(f)
+				missing = append(missing, fmt.Sprintf("--%s is missing: %s", name, usage))
+			}
+		}
+		if missing != nil {
+			return errors.New(strings.Join(missing, "\n"))
+		}
+		return nil
+	}
+}
+
+// noArguments refuses arguments of a command that takes flags only. cobra.NoArgs calls them unknown commands.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is one argument too many: %s takes flags only", args[0], cmd.CommandPath())
+	}
+	return nil
 }

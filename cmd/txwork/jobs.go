@@ -74,7 +74,7 @@ type jobsListOptions struct {
 
 func newJobsListCommand(a *app) *cobra.Command {
 	var o jobsListOptions
-	cmd := newCommand("list", "List jobs, newest first", cobra.NoArgs)
+	cmd := newCommand("list", "List jobs, newest first", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&o.filter.Queue, "queue", "", "only jobs of this queue")

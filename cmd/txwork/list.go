@@ -88,7 +88,7 @@ func newListCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.After, "after", "", "continue after this `position`, the last of the previous page")
 	jsonVar(flags, &o.json, jsonUsage, operate.Page{})
 	addFilterFlags(flags, &o.Filter)
-	cmd.MarkFlagRequired("status")
+	requiredFlags(cmd, "status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.validate(); err != nil {
 			return err

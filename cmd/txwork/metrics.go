@@ -23,7 +23,7 @@ func newMetricsCommand(a *app) *cobra.Command {
 func newMetricsServeCommand(a *app) *cobra.Command {
 	var listen string
 	var o reaper.GaugeOptions
-	cmd := newCommand("serve", "Serve gauges of the queues to Prometheus", cobra.NoArgs)
+	cmd := newCommand("serve", "Serve gauges of the queues to Prometheus", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", defaultMetricsListen, "the `address` to serve at; there is no authentication")
 	flags.DurationVar(&o.Timeout, "timeout", reaper.DefaultObservationTimeout,

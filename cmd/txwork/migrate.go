@@ -93,7 +93,7 @@ func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
 const toVersion = "go to this version"
 
 func newMigrateUpCommand(a *app) *cobra.Command {
-	cmd := newCommand("up", "Apply pending migrations", cobra.NoArgs)
+	cmd := newCommand("up", "Apply pending migrations", noArguments)
 	var o migrations.Options
 	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
 	to := cmd.Flags().Int64("to-version", 0, toVersion+" (default: the newest)")
@@ -222,7 +222,7 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 }
 
 func newMigrateStatusCommand(a *app) *cobra.Command {
-	cmd := newCommand("status", "List the migrations, and show which are applied", cobra.NoArgs)
+	cmd := newCommand("status", "List the migrations, and show which are applied", noArguments)
 	asJSON := jsonFlag(cmd, migrationsList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
@@ -285,7 +285,7 @@ func newMigrateSQLCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print all migrations as plain SQL, for psql, Atlas and reviewers",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.checkSchema(); err != nil {
 				return err

@@ -24,7 +24,7 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 	var o downOptions
 	cmd := newCommand("down [--to-version VERSION] --yes [--drop-rows]",
 		"Roll migrations back, which drops their tables and all rows",
-		cobra.NoArgs)
+		noArguments)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables and columns")
 	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows, and columns that have values")

@@ -12,7 +12,7 @@ import (
 
 func newMigrateValidateCommand(a *app) *cobra.Command {
 	cmd := newCommand("validate", "Compare the schema with the migrations, and print the DDL that repairs it",
-		cobra.NoArgs)
+		noArguments)
 	var o migrations.Options
 	domainFlag(cmd, &o.Domains, "compare this `domain` (default: those that the schema has)")
 	asJSON := jsonFlag(cmd, validated{})

@@ -35,7 +35,7 @@ type shownQueue struct {
 }
 
 func newQueuesCommand(a *app) *cobra.Command {
-	cmd := newCommand("queues", "Show the queues of jobs, their limits and their depths", cobra.NoArgs)
+	cmd := newCommand("queues", "Show the queues of jobs, their limits and their depths", noArguments)
 	asJSON := jsonFlag(cmd, queuesList{})
 	exact := exactFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

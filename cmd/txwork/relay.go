@@ -52,7 +52,7 @@ func newRelayCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay (--stdout | --exec COMMAND)",
 		Short: "Deliver messages to standard output or to a command",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.relays, a.answers = true, a.stderr // standard output may be used for messages
 			if err := o.validate(cmd.Flags().Changed("timeout")); err != nil {

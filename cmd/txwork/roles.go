@@ -13,7 +13,7 @@ func newRolesCommand(a *app) *cobra.Command {
 	var tables []string
 	options := migrations.RoleOptions{}
 	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:keys][:join][:topics]]...",
-		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
+		"Print the roles of the database and their rights as SQL", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
 	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all that it has, or without a database all but log)")

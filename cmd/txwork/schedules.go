@@ -210,7 +210,7 @@ func scheduleState(s workqueue.Status, paused bool, failures int) string {
 func newSchedulesListCommand(a *app) *cobra.Command {
 	var f periodic.Filter
 	var states []string
-	cmd := newCommand("list [--prefix PREFIX]", "List schedules by name", cobra.NoArgs)
+	cmd := newCommand("list [--prefix PREFIX]", "List schedules by name", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")
 	flags.StringSliceVar(&states, "status", nil,

@@ -110,8 +110,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 	flags.Var(&p.to, "to", "the latest time, as RFC 3339 has it")
 	flags.BoolVar(&dryRun, "dry-run", false, "only show the times, and which of them have a timer or job")
 	flags.StringVar(&zone, "zone", "", "with --dry-run, show the times in this IANA zone (default: the schedule's)")
-	cmd.MarkFlagRequired("from")
-	cmd.MarkFlagRequired("to")
+	requiredFlags(cmd, "from", "to")
 	of := scheduleFlag(flags, whichUsage)
 	asJSON := jsonFlag(cmd, backfilledSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

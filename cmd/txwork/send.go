@@ -50,7 +50,7 @@ func newSendCommand(a *app) *cobra.Command {
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and continue without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
 	jsonVar(flags, &o.json, "end with one JSON object on one line", sendSummary{})
-	cmd.MarkFlagRequired("topic")
+	requiredFlags(cmd, "topic")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.file = "-"
 		if len(args) == 1 {

@@ -95,7 +95,7 @@ type subscriptionsList struct {
 }
 
 func newSubscriptionsListCommand(a *app) *cobra.Command {
-	cmd := newCommand("list", "Show the subscriptions and how far they are behind", cobra.NoArgs)
+	cmd := newCommand("list", "Show the subscriptions and how far they are behind", noArguments)
 	asJSON := jsonFlag(cmd, subscriptionsList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {

@@ -126,7 +126,7 @@ func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 	cmd := newCommand("replay NAME --start START", "Deliver a subscription's messages again, from a start on",
 		cobra.ExactArgs(1))
 	cmd.Flags().Var(&from, "start", startUsage)
-	cmd.MarkFlagRequired("start")
+	requiredFlags(cmd, "start")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.moveSubscription(cmd.Context(), subscriptionMove{verb: "replay", done: "moved to " + from.text,

@@ -22,7 +22,7 @@ type timersListOptions struct {
 
 func newTimersListCommand(a *app) *cobra.Command {
 	var o timersListOptions
-	cmd := newCommand("list [--prefix PREFIX]", "List timers by key", cobra.NoArgs)
+	cmd := newCommand("list [--prefix PREFIX]", "List timers by key", noArguments)
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Prefix, "prefix", "", "only keys that begin so")
 	flags.StringSliceVar(&o.statuses, "status", nil,

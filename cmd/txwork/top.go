@@ -23,7 +23,7 @@ type topOptions struct {
 
 func newTopCommand(a *app) *cobra.Command {
 	var o topOptions
-	cmd := newCommand("top", "Watch queues, leases, sessions and errors", cobra.NoArgs)
+	cmd := newCommand("top", "Watch queues, leases, sessions and errors", noArguments)
 	flags := cmd.Flags()
 	flags.DurationVar(&o.every, "every", 2*time.Second, "the time between two frames")
 	flags.DurationVar(&o.limit, "statement-timeout", topStatement,

@@ -88,7 +88,7 @@ func TestTopsUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"--every 1ms": "it must be at least 100ms", "--statement-timeout 0s": "whole milliseconds",
-		"--width 39": "at least 40", "x": "unknown command",
+		"--width 39": "at least 40", "x": "takes flags only",
 	} {
 		execute(t, t.Context(), strings.NewReader(""), nil,
 			append([]string{"top"}, strings.Fields(args)...)...).exits(exitUsage).says(want)

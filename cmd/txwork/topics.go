@@ -74,7 +74,7 @@ type topicsList struct {
 }
 
 func newTopicsCommand(a *app, table string) *cobra.Command {
-	cmd := newCommand("topics", "Show the topics that are paused, rest or have messages aside", cobra.NoArgs)
+	cmd := newCommand("topics", "Show the topics that are paused, rest or have messages aside", noArguments)
 	asJSON := jsonFlag(cmd, topicsList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withTopics(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
