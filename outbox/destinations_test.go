@@ -272,10 +272,7 @@ func (p *posted) awaitClaims() {
 	if p.isLog {
 		claimed = "%_position"
 	}
-	p.inTx(func(tx pgx.Tx) error {
-		_, err := tx.Exec(p.Context(), p.on("LOCK TABLE "+claimed)) // a claim has a lock of it until its end
-		return err
-	})
+	p.awaitWriters(p.on(claimed))
 }
 
 // used is how many messages have used up an attempt without being delivered.

@@ -163,6 +163,15 @@ func (f *fixture) count(query string, args ...any) (n int) {
 	return n
 }
 
+// awaitWriters waits for the transactions under way that change a table.
+func (f *fixture) awaitWriters(table string) {
+	f.Helper()
+	f.inTx(func(tx pgx.Tx) error {
+		_, err := tx.Exec(f.Context(), "LOCK TABLE "+table) // which they have locked until they end
+		return err
+	})
+}
+
 func (f *fixture) messages() int {
 	f.Helper()
 	return f.count("SELECT count(*) FROM " + f.table)

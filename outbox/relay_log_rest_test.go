@@ -96,6 +96,7 @@ func TestRelaysOfALogBesideADestinationThatIsAway(t *testing.T) {
 				})
 			}
 			f.until("the subscription rests", func() bool { return !f.since("billing").IsZero() })
+			f.awaitWriters(f.table + "_position") // a claim that began before does not know it
 			f.until("nothing is in hand", func() bool {
 				return f.count("SELECT count(*) FROM "+f.table+"_position WHERE page IS NOT NULL") == 0
 			})
