@@ -7,10 +7,12 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -75,6 +77,9 @@ func (a *Accounts) add(account Account) error {
 	if account.PasswordHash == "" && account.TokenHash == "" {
 		return validate.Errorf("account "+account.Name, "has neither a password nor a token")
 	}
+	if err := account.checkQueues(); err != nil {
+		return err
+	}
 	if account.PasswordHash != "" {
 		p, err := parsePassword(account.PasswordHash)
 		if err != nil {
@@ -92,6 +97,21 @@ func (a *Accounts) add(account Account) error {
 			return validate.Errorf("account "+account.Name, "has the token of another account")
 		}
 		a.byToken[key] = account.User
+	}
+	return nil
+}
+
+// checkQueues refuses queues that show nothing, or that contradict the tables.
+func (a Account) checkQueues() error {
+	for table, queues := range a.Queues {
+		switch {
+		case len(queues) == 0:
+			return validate.Errorf("account "+a.Name, "has no queue of table %q", table)
+		case slices.Contains(a.Tables, table):
+			return validate.Errorf("account "+a.Name, "has table %q as a whole and by queue", table)
+		case table == postgres.LogTable || table == "alarms":
+			return validate.Errorf("account "+a.Name, "has queues of %s, which is shown as a whole only", table)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func audit(ctx context.Context, r *request) (view, error) {
 	}
 	p.Form.Action, p.Form.Given = "audit", len(p.Filter) > 0
 	f := operate.AuditFilter{Who: p.Filter.Get("who"), Verb: p.Filter.Get("verb"), Table: p.Filter.Get("table"),
-		Tables: r.user.Tables}
+		Tables: r.user.whole()}
 	if text := p.Filter.Get("newer"); text != "" {
 		age, err := input.Duration(text)
 		if err != nil {
@@ -103,20 +104,28 @@ func action(ctx context.Context, r *request) (view, error) {
 
 // progress reads the action that the address names, if the user sees its table.
 func (r *request) progress(ctx context.Context) (*operate.Progress, []string, error) {
-	tables, err := r.tables(ctx)
+	seen, err := r.seenTables(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	tables := seen.whole
 	id, err := uuid.Parse(r.PathValue("action"))
 	if err != nil {
 		return nil, nil, notFound
 	}
 	p, err := r.db().Progress(ctx, id)
-	if err == nil && (p == nil || !r.user.sees(p.Table)) {
+	if err == nil && (p == nil || !r.user.sees(p.Table) && !r.user.ordered(p)) {
 		err = problem{status: http.StatusNotFound, Title: "There is no such action", tables: tables,
 			Detail: "Nobody did it, or it was longer ago than the audit goes back.", Advice: "Look for it in the audit."}
 	}
 	return p, tables, err
+}
+
+// ordered tells whether an action by a filter concerns nothing but queues that the user sees.
+func (u User) ordered(p *operate.Progress) bool {
+	among, mine := p.Order.Filter.Among, u.Queues[p.Table]
+	other := func(name string) bool { return !slices.Contains(mine, name) }
+	return p.ByFilter && len(among) > 0 && !slices.ContainsFunc(among, other)
 }
 
 // stopAction stops an action, whichever process carries it out.
@@ -142,11 +151,11 @@ func resumeAction(ctx context.Context, r *request) (view, error) {
 	if p.Ended() || p.Running() {
 		return shown, nil
 	}
-	if !has(tables, p.Table) || !p.ByFilter {
+	if !has(r.visible.all(), p.Table) || !p.ByFilter {
 		return view{}, problem{status: http.StatusConflict, Title: "This cannot be resumed", tables: tables,
 			Detail: "The table is gone, or the action was not one by a filter.", Advice: "Begin a new one on the list of rows."}
 	}
-	t, _, err := r.tableNamed(ctx, p.Table)
+	t, _, err := r.rowsOf(ctx, p.Table)
 	if err != nil {
 		return view{}, err
 	}

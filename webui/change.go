@@ -39,7 +39,7 @@ func (h *handler) change(path string, do func(context.Context, *request) (view, 
 		v, err := do(ctx, r)
 		return v, ofForm(err)
 	})
-	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+	h.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		asked := r.Context().Value(requestKey{}).(*request)
 		if err := asked.mayAct(); err != nil {
 			asked.refuse(w, err.(problem))
@@ -76,7 +76,7 @@ func (h *handler) ask(path string, read func(context.Context, *request) (view, e
 	if !h.Actions {
 		return
 	}
-	h.mux.HandleFunc("GET "+path, h.page(func(ctx context.Context, r *request) (view, error) {
+	h.handle("GET "+path, h.page(func(ctx context.Context, r *request) (view, error) {
 		if err := r.mayAct(); err != nil {
 			return view{}, err
 		}

@@ -81,7 +81,7 @@ func (r *request) decide(ctx context.Context, t *workqueue.Table, d deed, v oper
 		return nil, err
 	}
 	db := r.acting()
-	all, err := db.Decide(ctx, t, v, ids)
+	all, err := db.Decide(ctx, t, v, ids, r.among(t.Spec().Table))
 	r.handler.forget()
 	return slices.DeleteFunc(all, func(one operate.Decision) bool { return one.Changed || v.Settled(one.Result) }), err
 }
@@ -100,6 +100,9 @@ func changeRow(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, notFound
 	}
+	if d.Name == "unblock" && !r.user.sees(t.Spec().Table) {
+		return view{}, wholeKeys
+	}
 	left, err := r.decide(ctx, t, d, v, []uuid.UUID{id})
 	if err != nil {
 		return view{}, err
@@ -113,6 +116,11 @@ func changeRow(ctx context.Context, r *request) (view, error) {
 	}
 	return view{to: below("t", t.Spec().Table, "row", id.String())}, nil
 }
+
+// wholeKeys refuses what releases the rows of a key, whose queues may be others.
+var wholeKeys = problem{status: http.StatusForbidden, Title: "Keys are not shown by queue",
+	Detail: "Rows of other queues may have this key, and would be released. Nothing was changed.",
+	Advice: "Ask somebody who sees the whole table."}
 
 // An askPage is what ask.html shows.
 type askPage struct {
@@ -142,7 +150,7 @@ func askRows(ctx context.Context, r *request) (view, error) {
 	if len(hidden) > 0 {
 		return view{}, partlySeen
 	}
-	o, err := r.options(label.State)
+	o, err := r.options(t.Spec().Table, label.State)
 	if err != nil {
 		return view{}, err
 	}
@@ -181,7 +189,7 @@ func changeRows(ctx context.Context, r *request) (view, error) {
 	if o.Action, err = uuid.Parse(r.form.Get("action")); err != nil {
 		return view{}, badForm
 	}
-	o.Table, o.Verb = t.Spec().Table, d.Name
+	o.Table, o.Verb, o.Filter.Among = t.Spec().Table, d.Name, r.among(t.Spec().Table)
 	if o.Args, err = r.args(d); err != nil {
 		return view{}, err
 	}

@@ -64,6 +64,8 @@ type reading struct {
 // tableFigures are those of a table.
 type tableFigures struct {
 	Name       string
+	By         string // the column whose values are its parts
+	Divided    bool   // these are the figures of some parts
 	Schedule   bool
 	Whole      operate.Part
 	Parts      []operate.Part
@@ -242,7 +244,7 @@ func (h *handler) readTables(ctx context.Context, r survey.Reader, next *reading
 }
 
 func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.Facts) tableFigures {
-	f := tableFigures{Name: t.Name, Schedule: t.Schedule(), Filtered: t.Filtered, HasTopics: t.Has("aside"),
+	f := tableFigures{Name: t.Name, By: dividedBy(t), Schedule: t.Schedule(), Filtered: t.Filtered, HasTopics: t.Has("aside"),
 		Lanes: t.Has("consumer")}
 	var errs [4]error
 	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, r, t)
@@ -259,6 +261,28 @@ func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.F
 		}
 	}
 	return f
+}
+
+// shown returns the figures of a table as far as the user sees it, and whether it does.
+func (r *request) shown(f tableFigures) (tableFigures, bool) {
+	among := r.among(f.Name)
+	if among == nil {
+		return f, true
+	}
+	of := tableFigures{Name: f.Name, By: f.By, Divided: true, Cut: f.Cut, HasTopics: f.HasTopics, Lanes: f.Lanes,
+		MoreTopics: f.MoreTopics, Filtered: f.Filtered, Problems: f.Problems}
+	for _, p := range f.Parts {
+		if p.By == f.By && has(among, p.Name) {
+			of.Parts = append(of.Parts, p)
+		}
+	}
+	of.Whole = operate.Sum(f.Name, f.Filtered || f.Cut, of.Parts)
+	for _, t := range f.Topics {
+		if f.Lanes && has(among, t.Lane) || f.By == "topic" && has(among, t.Topic) {
+			of.Topics = append(of.Topics, t)
+		}
+	}
+	return of, len(among) > 0
 }
 
 // of returns the figures of a table.

@@ -20,15 +20,18 @@ type findPage struct {
 
 // find leads to the row with an id, whatever table it is in. Of anything else it asks in which table it is a key.
 func find(ctx context.Context, r *request) (view, error) {
-	tables, err := r.tables(ctx)
+	seen, err := r.seenTables(ctx)
 	if err != nil {
 		return view{}, err
 	}
-	p := findPage{Asked: strings.TrimSpace(r.query.Get("q")), Tables: tables}
-	v := view{title: "Find", page: "find.html", tables: tables}
+	p := findPage{Asked: strings.TrimSpace(r.query.Get("q")), Tables: seen.all()}
+	v := view{title: "Find", page: "find.html", tables: seen.whole}
 	id, err := uuid.Parse(p.Asked)
 	if p.IsID = err == nil; p.IsID {
-		if p.Tables, p.Unread, err = r.handler.tablesWith(ctx, tables, id); err != nil {
+		if p.Tables, p.Unread, err = r.handler.tablesWith(ctx, seen.all(), id); err != nil {
+			return view{}, err
+		}
+		if p.Tables, err = r.within(ctx, p.Tables, id); err != nil {
 			return view{}, err
 		}
 		if len(p.Tables) == 0 {
@@ -44,6 +47,24 @@ func find(ctx context.Context, r *request) (view, error) {
 	}
 	v.data = p
 	return v, nil
+}
+
+// within returns those of the tables in which the user sees the row.
+func (r *request) within(ctx context.Context, tables []string, id uuid.UUID) (found []string, err error) {
+	for _, name := range tables {
+		t, _, err := r.rowsOf(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		mine, err := r.db().Within(ctx, t, []uuid.UUID{id}, r.among(name))
+		if err != nil {
+			return nil, err
+		}
+		if len(mine) > 0 {
+			found = append(found, name)
+		}
+	}
+	return found, nil
 }
 
 // tablesWith returns the tables that have a row with the id, and those that cannot be searched: a table that only has

@@ -37,7 +37,6 @@ var functions = template.FuncMap{
 	"join":     func(status int16) string { return operate.JoinStates[status] },
 	"lanes":    lanesOf,
 	"rests":    rests,
-	"pages":    func() any { return navigation },
 	"title":    func(verb string) string { return strings.ToUpper(verb[:1]) + verb[1:] },
 	"wakes":    newWakes,
 	"state":    stateName,

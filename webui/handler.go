@@ -19,6 +19,7 @@ type handler struct {
 	Config
 	db, acts    operate.DB // with the pools of pages and of actions
 	mux         *http.ServeMux
+	routes      []string // the patterns of mux, for tests that must not forget one
 	crossOrigin *http.CrossOriginProtection
 	reads       chan struct{}
 	figures     figures
@@ -27,29 +28,35 @@ type handler struct {
 	runs        runs
 }
 
+// handle adds a route.
+func (h *handler) handle(pattern string, answer http.HandlerFunc) {
+	h.routes = append(h.routes, pattern)
+	h.mux.HandleFunc(pattern, answer)
+}
+
 func (h *handler) route() {
-	h.mux.HandleFunc("GET /{$}", h.live(overview))
-	h.mux.HandleFunc("GET /queues", h.live(queues))
-	h.mux.HandleFunc("GET /history", h.page(history))
-	h.mux.HandleFunc("GET /schedules", h.live(schedules))
-	h.mux.HandleFunc("GET /logs", h.live(logs))
-	h.mux.HandleFunc("GET /logs/find", h.page(findMessage))
-	h.mux.HandleFunc("GET /logs/{id}", h.page(message))
-	h.mux.HandleFunc("GET /inbox", h.page(inbox))
-	h.mux.HandleFunc("GET /alarms", h.live(alarms))
-	h.mux.HandleFunc("GET /maintenance", h.live(maintenance))
-	h.mux.HandleFunc("GET /processes", h.live(processes))
-	h.mux.HandleFunc("GET /keys", h.live(keys))
-	h.mux.HandleFunc("GET /joins", h.live(joins))
-	h.mux.HandleFunc("GET /joins/{table}/{id}", h.live(joinOne))
-	h.mux.HandleFunc("GET /dead", h.page(deadLetters))
-	h.mux.HandleFunc("GET /find", h.page(find))
-	h.mux.HandleFunc("GET /t/{table}", h.page(rows))
-	h.mux.HandleFunc("GET /t/{table}/{state}", h.page(rows))
-	h.mux.HandleFunc("GET /t/{table}/row/{id}", h.page(row))
-	h.mux.HandleFunc("GET /live", h.stream)
-	h.mux.HandleFunc("GET /audit", h.page(audit))
-	h.mux.HandleFunc("GET /audit/{action}", h.page(action))
+	h.handle("GET /{$}", h.live(overview))
+	h.handle("GET /queues", h.live(queues))
+	h.handle("GET /history", h.page(history))
+	h.handle("GET /schedules", h.live(schedules))
+	h.handle("GET /logs", h.live(logs))
+	h.handle("GET /logs/find", h.page(findMessage))
+	h.handle("GET /logs/{id}", h.page(message))
+	h.handle("GET /inbox", h.page(inbox))
+	h.handle("GET /alarms", h.live(alarms))
+	h.handle("GET /maintenance", h.live(maintenance))
+	h.handle("GET /processes", h.live(processes))
+	h.handle("GET /keys", h.live(keys))
+	h.handle("GET /joins", h.live(joins))
+	h.handle("GET /joins/{table}/{id}", h.live(joinOne))
+	h.handle("GET /dead", h.page(deadLetters))
+	h.handle("GET /find", h.page(find))
+	h.handle("GET /t/{table}", h.page(rows))
+	h.handle("GET /t/{table}/{state}", h.page(rows))
+	h.handle("GET /t/{table}/row/{id}", h.page(row))
+	h.handle("GET /live", h.stream)
+	h.handle("GET /audit", h.page(audit))
+	h.handle("GET /audit/{action}", h.page(action))
 	h.change("/audit/{action}/stop", stopAction)
 	h.change("/audit/{action}/resume", resumeAction)
 	h.change("/t/{table}/row/{id}/{verb}", changeRow)
@@ -57,12 +64,12 @@ func (h *handler) route() {
 	h.change("/t/{table}/{state}/{verb}", changeRows)
 	h.change("/t/{table}/chosen/{state}/{verb}", changeChosen)
 	h.routeRules()
-	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
+	h.handle("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
 	other := readOnly
 	if h.Actions {
 		other = noAction
 	}
-	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, other }))
+	h.handle("/", h.page(func(context.Context, *request) (view, error) { return view{}, other }))
 }
 
 // ServeHTTP implements [http.Handler].
@@ -95,10 +102,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if asked.user, err = h.authenticate(r); err != nil {
-		h.Logger.InfoContext(r.Context(), "dashboard: request refused", "error", err, "from", r.RemoteAddr)
+		h.Logger.Log(r.Context(), refusalLevel(r, err), "dashboard: request refused", "error", err, "from", r.RemoteAddr)
 		asked.refuse(w, refusal(err))
 		return
 	}
+	asked.admitted = true
 	if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path {
 		asked.refuse(w, notFound)
 		return
@@ -131,11 +139,13 @@ type requestKey struct{}
 // A request is one that was authenticated.
 type request struct {
 	*http.Request
-	handler *handler
-	user    User
-	root    string
-	query   url.Values // of the address: a body, as long as its sender likes, is read of operators only
-	form    url.Values // of a change: the body
+	handler  *handler
+	user     User
+	admitted bool // the user was authenticated: otherwise a page says nothing of what it is a dashboard of
+	root     string
+	query    url.Values // of the address: a body, as long as its sender likes, is read of operators only
+	form     url.Values // of a change: the body
+	visible  visible    // tables, once they were read
 }
 
 // db is the database as the request uses it.
@@ -208,6 +218,7 @@ func (h *handler) inTurn(asked *request, read func(context.Context, *request) (v
 		return view{}, &busy
 	}
 	v, err := read(ctx, asked)
+	v = asked.navigated(v)
 	if err != nil {
 		p := h.explain(ctx, asked.URL.Path, err)
 		if p.rights != "" { // read here, where nothing else is read: others may hold the pool's only connection

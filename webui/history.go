@@ -44,10 +44,11 @@ type historyLine struct {
 
 // history shows what happened in the last hour, day or week, of all tables, or of a lane of one.
 func history(ctx context.Context, r *request) (view, error) {
-	tables, err := r.tables(ctx)
+	seen, err := r.seenTables(ctx)
 	if err != nil {
 		return view{}, err
 	}
+	tables := seen.whole
 	p := historyPage{Spans: spans, Span: spans[0], Table: r.query.Get("table"), Lane: r.query.Get("lane")}
 	for _, s := range spans {
 		if s.Name == r.query.Get("range") {
@@ -61,6 +62,9 @@ func history(ctx context.Context, r *request) (view, error) {
 	if r.concerns(postgres.LogTable) {
 		chosen = append(slices.Clip(tables), postgres.LogTable)
 	}
+	if has(seen.byQueue, p.Table) || p.Table == "" && len(chosen) == 0 {
+		return r.historyByQueue(ctx, p, seen)
+	}
 	if p.Table != "" {
 		if !has(chosen, p.Table) {
 			return view{}, noTable(r.handler.Schema, p.Table, tables)
@@ -71,6 +75,32 @@ func history(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	return view{title: "History", page: "history.html", tables: tables, data: p}, nil
+}
+
+// maxLanes is how many lanes a page of the history shows for a user of some queues.
+const maxLanes = 20
+
+// historyByQueue shows the history of queues that the user sees, of one table or of all those.
+func (r *request) historyByQueue(ctx context.Context, p historyPage, seen visible) (view, error) {
+	for _, table := range seen.byQueue {
+		if p.Table != "" && p.Table != table {
+			continue
+		}
+		for _, lane := range r.among(table) {
+			if p.Lane != "" && p.Lane != lane || lane == "" { // which is the table as a whole
+				continue
+			}
+			if p.Cut = p.Cut || len(p.Lines) >= maxLanes; p.Cut {
+				break
+			}
+			lines, cut, err := r.handler.lines(ctx, []string{table}, lane, p.Span)
+			if err != nil {
+				return view{}, err
+			}
+			p.Lines, p.Cut = append(p.Lines, lines...), cut
+		}
+	}
+	return view{title: "History", page: "history.html", tables: seen.whole, data: p}, nil
 }
 
 // lines reads the history of a lane, or of whole tables.

@@ -23,13 +23,14 @@ type overviewPage struct {
 	Findings []finding
 	Skipped  []doctor.Skipped
 	Server   bool // findings about the server as a whole are left out
+	Whole    bool // the user sees tables as a whole
 	Running  int  // processes
 	Tables   []tableFigures
 	Lines    []historyLine // of the last hour
 	NoLines  string        // why it could not be read
 }
 
-// seen reads which tables a page may show, and the figures of all, which may be missing.
+// seen reads which tables a page may show as a whole, and the figures of all, which may be missing.
 func (r *request) seen(ctx context.Context) (tables []string, figures *reading, err error) {
 	if tables, err = r.tables(ctx); err != nil {
 		return nil, nil, err
@@ -38,9 +39,28 @@ func (r *request) seen(ctx context.Context) (tables []string, figures *reading, 
 	return tables, figures, err
 }
 
+// seenByQueue is seen for a page that shows tables by queue, too: shown are their figures, as far as the user sees them.
+func (r *request) seenByQueue(ctx context.Context) (whole []string, shown []tableFigures, figures *reading, err error) {
+	v, err := r.seenTables(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	figures, err = r.handler.figures.now(ctx)
+	if figures == nil || err != nil {
+		return v.whole, nil, nil, err
+	}
+	for _, f := range figures.Tables {
+		if has(v.all(), f.Name) {
+			f, _ = r.shown(f)
+			shown = append(shown, f)
+		}
+	}
+	return v.whole, shown, figures, nil
+}
+
 // overview shows what is wrong, and how much there is to do.
 func overview(ctx context.Context, r *request) (view, error) {
-	tables, figures, err := r.seen(ctx)
+	tables, shown, figures, err := r.seenByQueue(ctx)
 	if err != nil {
 		return view{}, err
 	}
@@ -51,7 +71,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 	}
 	p := overviewPage{Age: time.Since(figures.At), Old: figures.Old, Looking: figures.ExaminedAt.IsZero(),
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll(),
-		Running: len(r.processes(figures, tables)), NoLines: figures.NoHour}
+		Whole: len(tables) > 0 || r.visible.otherWay, Running: len(r.processes(figures, tables)), NoLines: figures.NoHour}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
 			p.Findings = append(p.Findings, finding{r.handler.evidence(f),
@@ -63,10 +83,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 			p.Skipped = append(p.Skipped, s)
 		}
 	}
-	for _, f := range figures.Tables {
-		if !has(tables, f.Name) {
-			continue
-		}
+	for _, f := range shown {
 		if f.Filtered {
 			v.partial = append(v.partial, f.Name)
 		}
@@ -169,8 +186,14 @@ func (f tableFigures) depth(state string) (rows int64, atLeast, counted bool) {
 	case workqueue.StateExpired:
 		return w.Expired, w.AtLeast, true
 	case workqueue.StateWaiting:
+		if f.Divided {
+			break
+		}
 		return f.Held.Rows, f.Held.More || f.Filtered, true
 	case workqueue.StateFailed:
+		if f.Divided {
+			break
+		}
 		return f.Dead.Rows, f.Dead.More || f.Filtered, true
 	}
 	return 0, false, false

@@ -61,7 +61,7 @@ func servedBy(all []operate.Process, serves func(operate.Worker) bool) (s served
 
 // queues shows the queues, consumers, topics and kinds of each table.
 func queues(ctx context.Context, r *request) (view, error) {
-	tables, figures, err := r.seen(ctx)
+	tables, shown, figures, err := r.seenByQueue(ctx)
 	if err != nil {
 		return view{}, err
 	}
@@ -71,10 +71,7 @@ func queues(ctx context.Context, r *request) (view, error) {
 		return v, nil
 	}
 	p := queuesPage{Age: time.Since(figures.At), Old: figures.Old}
-	for _, f := range figures.Tables {
-		if !has(tables, f.Name) {
-			continue
-		}
+	for _, f := range shown {
 		if f.Filtered {
 			v.partial = append(v.partial, f.Name)
 		}

@@ -81,25 +81,50 @@ func (p rowsPage) Query(after string) template.URL {
 // Matching is the filter, for what is to be done to all that match.
 func (p rowsPage) Matching() template.URL { return encoded(p.Filter) }
 
-// table opens the table that the address names.
+// table opens the table that the address names, for its rows.
 func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
-	return r.tableNamed(ctx, r.PathValue("table"))
+	return r.rowsOf(ctx, r.PathValue("table"))
 }
 
-// tableNamed opens a table that the user sees. Known are all of those.
+// rowsOf opens a table for its rows, of which the user may see [request.among] only. Known are all tables that the user
+// sees as a whole.
+func (r *request) rowsOf(ctx context.Context, name string) (t *workqueue.Table, known []string, err error) {
+	v, err := r.seenTables(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err = r.openOf(ctx, name, v.all())
+	return t, v.whole, err
+}
+
+// among are the parts of a table that the user sees; nil: all.
+func (r *request) among(table string) []string {
+	if r.user.sees(table) {
+		return nil
+	}
+	return append([]string{}, r.user.Queues[table]...)
+}
+
+// tableNamed opens a table that the user sees as a whole. Known are all of those.
 func (r *request) tableNamed(ctx context.Context, name string) (t *workqueue.Table, known []string, err error) {
 	if known, err = r.tables(ctx); err != nil {
 		return nil, nil, err
 	}
-	if !has(known, name) {
-		return nil, nil, noTable(r.handler.Schema, name, known)
+	t, err = r.openOf(ctx, name, known)
+	return t, known, err
+}
+
+// openOf opens one of the tables.
+func (r *request) openOf(ctx context.Context, name string, tables []string) (*workqueue.Table, error) {
+	if !has(tables, name) {
+		return nil, noTable(r.handler.Schema, name, tables)
 	}
-	t, err = workqueue.Open(workqueue.Spec{Schema: r.handler.Schema, Table: name},
+	t, err := workqueue.Open(workqueue.Spec{Schema: r.handler.Schema, Table: name},
 		workqueue.Telemetry{Logger: r.handler.Logger})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return t, known, r.db().Read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
+	return t, r.db().Read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
 }
 
 // open is table, with the schema as the page reads it and the tables of which row-level security hides rows.
@@ -129,7 +154,7 @@ func rows(ctx context.Context, r *request) (view, error) {
 		return view{}, problem{status: http.StatusNotFound, Title: "There is no such state", tables: known,
 			Detail: "No row can be in the state that the address names.", Advice: "Go on from the table's ready rows."}
 	}
-	o, err := r.options(label.State)
+	o, err := r.options(name, label.State)
 	if err != nil {
 		return view{}, err
 	}
@@ -148,7 +173,7 @@ func rows(ctx context.Context, r *request) (view, error) {
 	p.list(found, operate.Listings[label.State])
 	p.fields(r, found.Columns)
 	last, _ := r.handler.figures.begin()
-	p.count(last)
+	p.count(r, last)
 	if r.acts() && len(p.Rows) > 0 {
 		if p.Chosen = deedsOf(label.State, false); len(hidden) == 0 {
 			p.Deeds = p.Chosen
@@ -185,8 +210,11 @@ func empty(rows []operate.ListedRow, c operate.Column) bool {
 }
 
 // count takes the numbers of rows from the last survey, if there is one: a list does not wait for it.
-func (p *rowsPage) count(last *reading) {
+func (p *rowsPage) count(r *request, last *reading) {
 	figures, ok := last.of(p.Table)
+	if ok {
+		figures, ok = r.shown(figures)
+	}
 	if p.Counted = ok; ok {
 		p.Age = time.Since(last.At)
 	}
@@ -251,11 +279,11 @@ func (r *request) filterValues() url.Values {
 }
 
 // options reads what the address asks for.
-func (r *request) options(state string) (o operate.ListOptions, err error) {
+func (r *request) options(table, state string) (o operate.ListOptions, err error) {
 	o = operate.ListOptions{State: state, Limit: defaultRows, After: r.query.Get("after"), Filter: operate.Filter{
 		Kind: r.query.Get("kind"), Queue: r.query.Get("queue"), Consumer: r.query.Get("consumer"),
 		Subscription: r.query.Get("subscription"), Topic: r.query.Get("topic"), Key: r.query.Get("key"),
-		Error: r.query.Get("error")}}
+		Error: r.query.Get("error"), Among: r.among(table)}}
 	if text := r.query.Get("limit"); text != "" {
 		if o.Limit, err = strconv.Atoi(text); err != nil || o.Limit < 1 || o.Limit > maxRows {
 			return o, operate.Refusal{Field: "limit",

@@ -42,7 +42,7 @@ func refused(err error) error {
 // changeQueue pauses, resumes or limits a queue of jobs.
 func changeQueue(ctx context.Context, r *request) (view, error) {
 	verb := r.PathValue("verb")
-	if _, _, err := r.tableNamed(ctx, "jobs"); err != nil {
+	if err := r.mayRule(ctx, "jobs", r.form.Get("queue")); err != nil {
 		return view{}, err
 	}
 	client, err := jobs.Open(jobs.Options{Schema: r.handler.Schema})
@@ -78,6 +78,16 @@ func changeQueue(ctx context.Context, r *request) (view, error) {
 	return r.rule(ctx, operate.Act{Verb: verb, Target: "jobs", About: about}, "queues", changed(change))
 }
 
+// mayRule refuses a change of the rules of a part of a table that the user does not see.
+func (r *request) mayRule(ctx context.Context, table, part string) error {
+	_, _, err := r.rowsOf(ctx, table)
+	if among := r.among(table); err == nil && among != nil && !has(among, part) {
+		err = problem{status: http.StatusNotFound, Title: "It is not there", Advice: "Go on from the list.",
+			Detail: "There is nothing of this name that you may see. Nothing was changed."}
+	}
+	return err
+}
+
 // number0 is a number of the form; 0 if it is empty.
 func number0[T any](r *request, name string, parse func(string) (T, error)) (n T, err error) {
 	text := r.field(name)
@@ -96,7 +106,7 @@ func changeTopic(ctx context.Context, r *request) (view, error) {
 	if verb != "pause" && verb != "resume" {
 		return view{}, notFound
 	}
-	t, _, err := r.tableNamed(ctx, r.field("table"))
+	t, _, err := r.rowsOf(ctx, r.field("table"))
 	if err != nil {
 		return view{}, err
 	}
@@ -109,6 +119,10 @@ func changeTopic(ctx context.Context, r *request) (view, error) {
 		return view{}, operate.Refusal{Field: "table", Problem: ": " + name + " has no topics that can be paused"}
 	}
 	about := map[string]string{"topic": r.form.Get("topic")}
+	part := map[string]string{"topic": about["topic"], "consumer": r.form.Get("consumer")}[dividedBy(&facts[0])]
+	if err := r.mayRule(ctx, name, part); err != nil {
+		return view{}, err
+	}
 	args, places := []any{about["topic"]}, "$1"
 	if facts[0].Has("consumer") {
 		consumer := r.form.Get("consumer")

@@ -7,6 +7,14 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
+// dividedBy is the column whose values are the parts of a table, see [operate.Layout.DividedBy].
+func dividedBy(t *survey.Facts) string {
+	if len(t.LaneNames) > 0 {
+		return t.LaneNames[0]
+	}
+	return t.LabelName()
+}
+
 // sections returns the tables of which a page has a section: those that the user sees and the page is about or, if the
 // address names one, that one. It sets the navigation of the view, and which tables are shown in part.
 func (r *request) sections(ctx context.Context, v *view, about func(*survey.Facts) bool) (all []*survey.Facts,

@@ -77,5 +77,6 @@ func (s *sharing) forget() {
 
 // scope is what a page depends on, but for what the database contains and the name of the user.
 func (r *request) scope() string {
-	return fmt.Sprintf("%q %q %d %t %#v", r.URL.EscapedPath(), r.URL.RawQuery, r.user.Role, r.acts(), r.user.Tables)
+	return fmt.Sprintf("%q %q %d %t %#v %#v", r.URL.EscapedPath(), r.URL.RawQuery, r.user.Role, r.acts(), r.user.Tables,
+		r.user.Queues)
 }

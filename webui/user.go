@@ -2,10 +2,14 @@ package webui
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A Role says what a user may see.
@@ -28,18 +32,71 @@ type User struct {
 	Address string
 
 	// Tables are the tables that the user sees, by their names without the schema; outbox_log and alarms are among
-	// them. Default: all; an empty slice that is not nil is none. A user of some tables does not see findings about the
-	// server as a whole, which may concern others.
+	// them. Default: all, or none if Queues is not nil; an empty slice that is not nil is none. A user of some tables
+	// does not see findings about the server as a whole, which may concern others.
 	Tables []string
+
+	// Queues are the parts of other tables that the user sees and acts on: the table's queues (jobs), consumers (inbox),
+	// topics (outbox, timers) or, in a table of your own, values of its first lane. A row of another part is to the user
+	// as if it did not exist. Pages that show tables as a whole leave these tables out; so do all pages that come with a
+	// later version, unless they say otherwise. If Tables has such a table, too, Queues counts.
+	Queues map[string][]string
 }
 
-func (u User) seesAll() bool { return u.Tables == nil }
+func (u User) seesAll() bool { return u.Tables == nil && u.Queues == nil }
 
-func (u User) sees(table string) bool { return u.seesAll() || slices.Contains(u.Tables, table) }
+// sees tells whether the user sees a table as a whole.
+func (u User) sees(table string) bool {
+	_, divided := u.Queues[table]
+	return u.seesAll() || !divided && slices.Contains(u.Tables, table)
+}
+
+// whole are the tables that the user sees as a whole; nil: all.
+func (u User) whole() []string {
+	if u.seesAll() {
+		return nil
+	}
+	return slices.DeleteFunc(append([]string{}, u.Tables...), func(table string) bool { return !u.sees(table) })
+}
+
+// visible are tables that a user sees.
+type visible struct {
+	whole    []string
+	byQueue  []string // of which there are some queues only
+	otherWay bool     // there are a log or alarms, which have pages of their own
+}
+
+// all are the tables of which the user sees anything, by name.
+func (v visible) all() []string {
+	all := slices.Concat(v.whole, v.byQueue)
+	slices.Sort(all)
+	return all
+}
 
 // visible returns those of the tables that the user sees.
-func (u User) visible(tables []string) []string {
-	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return !u.sees(t) })
+func (u User) visible(tables []string) (v visible) {
+	for _, t := range tables {
+		if u.sees(t) {
+			v.whole = append(v.whole, t)
+		} else if len(u.Queues[t]) > 0 {
+			v.byQueue = append(v.byQueue, t)
+		}
+	}
+	v.otherWay = u.sees(postgres.LogTable) || u.sees("alarms")
+	return v
+}
+
+// parts says which parts of tables the user sees.
+func (u User) parts(tables []string) string {
+	all := make([]string, len(tables))
+	for i, t := range tables {
+		names := make([]string, len(u.Queues[t]))
+		for k, name := range u.Queues[t] {
+			names[k] = postgres.Visible(nameOf(name))
+		}
+		all[i] = t + ": " + strings.Join(names, ", ")
+	}
+	return strings.Join(all, "; ")
 }
 
 // ErrForbidden says that a request comes from a known user, who may not use the dashboard. [Config].Authenticate
@@ -64,6 +121,14 @@ func (h *handler) authenticate(r *http.Request) (User, error) {
 		return User{}, nil
 	}
 	return h.Authenticate(r)
+}
+
+// refusalLevel is that of the log for a request that was not authenticated. Browsers ask once without credentials.
+func refusalLevel(r *http.Request, err error) slog.Level {
+	if errors.As(err, new(challenge)) && r.Header.Get("Authorization") == "" {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // refusal is the page for a request that was not authenticated. It says nothing about the reason.

@@ -11,8 +11,6 @@ import (
 	"path"
 	"slices"
 	"sync"
-
-	"github.com/txwork/txwork/internal/postgres"
 )
 
 //go:embed pages/*.html
@@ -43,40 +41,61 @@ type view struct {
 	page  string // the file of its template
 	data  any
 
-	tables  []string      // of the navigation
+	tables  []string      // of the navigation, as a whole
 	partial []string      // tables of which row-level security hides rows
 	live    bool          // it is read again when the figures are new
 	content template.HTML // of the page, if it was rendered before
 	to      string        // if set: redirects to this path below the root
 
+	byQueue   []string // of the navigation, of which the user sees some queues
+	sectional bool     // the navigation leads to pages of whole tables, too
+
 	problem problem // if it is the page of one
 }
 
-// navigation are the pages that the layout leads to.
-var navigation = []struct{ Path, Label, Page string }{{"dead", "Dead letters", "dead.html"},
+// A navigationPage is one that the layout leads to.
+type navigationPage struct{ Path, Label, Page string }
+
+var navigation = []navigationPage{{"dead", "Dead letters", "dead.html"},
 	{"queues", "Queues", "queues.html"}, {"schedules", "Schedules", "schedules.html"}, {"keys", "Keys", "keys.html"},
 	{"joins", "Joins", "joins.html"}, {"logs", "Log", "logs.html"}, {"inbox", "Inbox", "inbox.html"},
 	{"alarms", "Alarms", "alarms.html"}, {"processes", "Processes", "processes.html"},
 	{"maintenance", "Maintenance", "maintenance.html"}, {"history", "History", "history.html"},
 	{"audit", "Audit", "audit.html"}}
 
+// byQueue are the files of those of them that users of some queues see, too.
+var byQueue = []string{"queues.html", "history.html"}
+
 // A frame is what the layout shows.
 type frame struct {
-	Title, Root, Schema, User string
-	Page                      string // the file of its template
-	Tables                    []string
-	Partial                   []string
-	Live                      bool
-	Version                   string // of the assets
-	Acts                      bool   // pages have buttons
-	Data                      any
-	Content                   template.HTML
+	Title, Root, User string
+	Schema            string // empty for those who may not look
+	Page              string // the file of its template
+	Pages             []navigationPage
+	Tables            []string
+	Partial           []string
+	Parts             string // which parts of tables the user sees, if they are not whole
+	Live              bool
+	Version           string // of the assets
+	Acts              bool   // pages have buttons
+	Data              any
+	Content           template.HTML
 }
 
 // frame is what the layout shows of a page.
 func (r *request) frame(v view) frame {
-	return frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables, v.partial, v.live, assetVersion,
-		r.acts(), v.data, v.content}
+	f := frame{Title: v.title, Root: r.root, User: r.user.Name, Page: v.page, Partial: v.partial, Live: v.live,
+		Version: assetVersion, Acts: r.acts(), Data: v.data, Content: v.content,
+		Tables: visible{whole: v.tables, byQueue: v.byQueue}.all(), Parts: r.user.parts(v.byQueue)}
+	if r.admitted {
+		f.Schema = r.handler.Schema
+	}
+	for _, p := range navigation {
+		if len(v.byQueue) == 0 || v.sectional || slices.Contains(byQueue, p.Page) {
+			f.Pages = append(f.Pages, p)
+		}
+	}
+	return f
 }
 
 // render renders what is below the head of a page.
@@ -122,25 +141,43 @@ func (r *request) show(w http.ResponseWriter, v view) {
 
 // refuse shows the page of a problem.
 func (r *request) refuse(w http.ResponseWriter, p problem) {
-	r.show(w, view{title: p.Title, page: "problem.html", data: p, problem: p, tables: p.tables})
+	r.show(w, r.navigated(view{title: p.Title, page: "problem.html", data: p, problem: p, tables: p.tables}))
 }
 
-// tables reads which tables the user sees, or the problem that there is none.
-func (r *request) tables(ctx context.Context) ([]string, error) {
+// navigated adds what the user sees by queue to the navigation, if the page has read that.
+func (r *request) navigated(v view) view {
+	v.byQueue, v.sectional = r.visible.byQueue, len(r.visible.whole) > 0 || r.visible.otherWay
+	return v
+}
+
+// seenTables reads which tables the user sees, also those of which there are some queues only, or the problem that
+// there is none.
+func (r *request) seenTables(ctx context.Context) (visible, error) {
 	known, err := r.db().TableNames(ctx)
 	if err != nil {
-		return nil, err
+		return visible{}, err
 	}
 	if len(known) == 0 {
-		return nil, noTables(r.handler.Schema)
+		return visible{}, noTables(r.handler.Schema)
 	}
-	visible := r.user.visible(known)
-	if len(visible) == 0 && !r.user.sees(postgres.LogTable) && !r.user.sees("alarms") { // which have pages of their own
-		return nil, problem{status: http.StatusForbidden, Title: "Nothing to see",
+	r.visible = r.user.visible(known)
+	if len(r.visible.all()) == 0 && !r.visible.otherWay {
+		return visible{}, problem{status: http.StatusForbidden, Title: "Nothing to see",
 			Detail: fmt.Sprintf("User %s sees none of the tables of schema %s.", r.user.Name, r.handler.Schema),
 			Advice: "Ask whoever runs this dashboard for access to some."}
 	}
-	return visible, nil
+	return r.visible, nil
+}
+
+// tables reads which tables the user sees as a whole, or the problem that there is none.
+func (r *request) tables(ctx context.Context) ([]string, error) {
+	v, err := r.seenTables(ctx)
+	if err == nil && len(v.whole) == 0 && !v.otherWay {
+		err = problem{status: http.StatusForbidden, Title: "This is not shown by queue",
+			Detail: "This is about whole tables, and you see parts of them: " + r.user.parts(v.byQueue) + ". Nothing was changed.",
+			Advice: "Go on with the rows of your queues."}
+	}
+	return v.whole, err
 }
 
 // has tells whether the page may show a table.

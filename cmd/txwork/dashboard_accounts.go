@@ -18,6 +18,8 @@ type fileAccount struct {
 	TokenHash    string   `json:"token_hash"`
 	Role         string   `json:"role"`
 	Tables       []string `json:"tables"`
+
+	Queues map[string][]string `json:"queues"`
 }
 
 // accountsInterval is how old what is known of an accounts file may be.
@@ -94,7 +96,8 @@ func parseAccounts(file string, text []byte) (*webui.Accounts, error) {
 		if !ok {
 			return nil, usagef("--accounts-file %s: the role of %s is %q, it must be viewer or operator", file, name, m.Role)
 		}
-		all = append(all, webui.Account{User: webui.User{Name: name, Role: role, Tables: m.Tables},
+		all = append(all, webui.Account{User: webui.User{Name: name, Role: role, Tables: m.Tables,
+			Queues: m.Queues},
 			PasswordHash: m.PasswordHash, TokenHash: m.TokenHash})
 	}
 	accounts, err := webui.NewAccounts(all...)

@@ -44,7 +44,7 @@ type endedAttempt struct {
 }
 
 func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.UUID, payload, asJSON bool) error {
-	r, err := d.Show(ctx, c.Table(), id, payloadBytes(payload))
+	r, err := d.Show(ctx, c.Table(), id, payloadBytes(payload), nil)
 	if err != nil {
 		return err
 	}

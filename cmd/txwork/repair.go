@@ -192,7 +192,7 @@ type unchangedRow struct {
 
 func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 	for batch := range slices.Chunk(ids, operate.Batch) {
-		all, err := r.db.Decide(ctx, r.table, r.Verb, batch)
+		all, err := r.db.Decide(ctx, r.table, r.Verb, batch, nil)
 		if err != nil {
 			return err
 		}

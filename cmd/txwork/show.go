@@ -49,7 +49,7 @@ func newShowCommand(a *app) *cobra.Command {
 
 func (a *app) showRow(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
 	return a.withTable(ctx, table, func(d *database, t *workqueue.Table) error {
-		r, err := d.Show(ctx, t, id, payloadBytes(payload))
+		r, err := d.Show(ctx, t, id, payloadBytes(payload), nil)
 		if errors.As(err, new(operate.GoneError)) && t.Spec().Table == postgres.LogTable+"_parked" {
 			err = fmt.Errorf("%w: the id of a message is looked up by `%s`", err,
 				a.command("show", postgres.LogTable, id.String()))

@@ -367,7 +367,7 @@ func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.Show(ctx, t, id, 0)
+	r, err := d.Show(ctx, t, id, 0, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -482,7 +482,7 @@ func (m *topModel) redriveRow() topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		all, err := db.Decide(ctx, t, redriving.Verb, []uuid.UUID{id})
+		all, err := db.Decide(ctx, t, redriving.Verb, []uuid.UUID{id}, nil)
 		if err != nil {
 			return failed(err)
 		}

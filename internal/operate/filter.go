@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -21,6 +22,10 @@ type Filter struct {
 	Error        string `json:"error,omitempty"`        // part of the last error
 	OlderThan    Age    `json:"older_than,omitzero"`    // since they ended or, if they live, were written
 	NewerThan    Age    `json:"newer_than,omitzero"`
+
+	// Among are the parts of the table whose rows there are, see [Layout.DividedBy]. Nil: all. It is no wish of whoever
+	// asks, but what they may see.
+	Among []string `json:"among,omitzero"`
 
 	at time.Time // when ages were looked at; zero: now
 }
@@ -42,7 +47,10 @@ func (a *Age) UnmarshalText(text []byte) (err error) {
 }
 
 // Given tells whether the filter excludes any rows.
-func (f Filter) Given() bool { return f != Filter{} }
+func (f Filter) Given() bool {
+	f.Among = nil
+	return !reflect.ValueOf(f).IsZero()
+}
 
 // Check refuses a filter that no row could match.
 func (f Filter) Check() error {
@@ -66,6 +74,13 @@ func (f Filter) condition(q listQuery, others int) (bounds, matches string, args
 			return "", "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", c.layout.Table, about.name)}
 		}
 		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
+	}
+	if f.Among != nil {
+		among, err := c.layout.among(f.Among, func(names []string) string { return c.param(names, "text[]") })
+		if err != nil {
+			return "", "", nil, err
+		}
+		c.add("%s", among)
 	}
 	if f.Priority != 0 {
 		if !c.layout.Has("priority") {

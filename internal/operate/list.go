@@ -48,7 +48,7 @@ type ListOptions struct {
 // List reads a page of the rows in a state. It calls looked with the number of rows that it has read to find those that
 // a filter selects.
 func (d *DB) List(ctx context.Context, t *workqueue.Table, o ListOptions, looked func(rows int)) (*Page, error) {
-	if o.Filter.Given() || Listings[o.State].few != "" {
+	if o.Filter.Given() || o.Filter.Among != nil || Listings[o.State].few != "" {
 		return d.listFiltered(ctx, t, o, looked)
 	}
 	p := d.newPage(t)
@@ -128,10 +128,18 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		p.Next = encodePosition(o.State, string(position))
 	}
 	ids = ids[:min(len(ids), o.Limit+1)]
+	is, args := s.query.has(), []any{ids}
+	if o.Filter.Among != nil { // a timer that is set anew may have got another topic
+		among, err := s.query.layout.among(o.Filter.Among, func([]string) string { return "$2::text[]" })
+		if err != nil {
+			return p, err
+		}
+		is, args = is+" AND "+among, append(args, o.Filter.Among)
+	}
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		text := fmt.Sprintf("SELECT %s FROM %s AS r WHERE r.id = ANY ($1::uuid[]) AND %s ORDER BY %s", s.query.fields(),
-			s.query.layout.Table, s.query.has(), s.query.ordering())
-		return p.read(ctx, tx, s.query, text, ids)
+			s.query.layout.Table, is, s.query.ordering())
+		return p.read(ctx, tx, s.query, text, args...)
 	})
 	p.finish(o)
 	return p, err

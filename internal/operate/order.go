@@ -97,12 +97,13 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 	defer d.sayAlive(ctx, o)()
 	v := Verbs[o.Verb]
 	v.Args = o.Args
-	err := d.Each(ctx, t, o.Selection(), func(ids []uuid.UUID) (n int, err error) {
+	within, err := d.within(ctx, t, o.Filter.Among)
+	batch := func(ids []uuid.UUID) (n int, err error) {
 		err = d.Batch(ctx, o.Action, o.act(), func(tx workqueue.Tx) (int, error) {
 			if err := d.refuseStopped(ctx, tx, o.Action); err != nil {
 				return 0, err
 			}
-			all, err := decide(ctx, tx, t, v, ids)
+			all, err := within.decide(ctx, tx, t, v, ids)
 			n = Changed(all)
 			return n, err
 		})
@@ -110,7 +111,10 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 			changed(n)
 		}
 		return n, explained(t, v, err)
-	})
+	}
+	if err == nil {
+		err = d.Each(ctx, t, o.Selection(), batch)
+	}
 	if errors.Is(err, ErrStopped) {
 		return err // it is noted already
 	}

@@ -66,8 +66,11 @@ func Depth(ctx context.Context, r survey.Reader, t *survey.Facts) (whole Part, c
 }
 
 // Whole adds up the parts of a table.
-func Whole(t *survey.Facts, parts []Part) Part {
-	whole := Part{Table: t.Name, AtLeast: t.Filtered, MoreLater: t.Filtered}
+func Whole(t *survey.Facts, parts []Part) Part { return Sum(t.Name, t.Filtered, parts) }
+
+// Sum adds up some parts of a table. There may be more rows if it is cut.
+func Sum(table string, cut bool, parts []Part) Part {
+	whole := Part{Table: table, AtLeast: cut, MoreLater: cut}
 	for _, p := range parts {
 		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready,
 			whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired

@@ -43,8 +43,9 @@ type Payload struct {
 const WholePayload = 1 << 30
 
 // Show reads everything about a row, and the given number of bytes of each payload. A row that is not there is a
-// [GoneError].
-func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, content int32) (*Shown, error) {
+// [GoneError]; unless parts is nil, so is one outside of these parts of the table, see [Layout.DividedBy].
+func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, content int32, parts []string) (*Shown,
+	error) {
 	var r Shown
 	err := d.Read(ctx, func(tx pgx.Tx) (err error) {
 		layout, err := ReadLayout(ctx, tx, t.Spec())
@@ -57,7 +58,15 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, content
 			"AS headers, r.retry::text AS retry, %s AS columns FROM %s AS r WHERE r.id = $1",
 			coreFields, maxHeaders, bounded("r.headers::text", maxHeaders),
 			layout.plainJSON(), layout.Table)
-		found, err := structs[Shown](ctx, tx, query, id)
+		args := []any{id}
+		if parts != nil {
+			among, err := layout.among(parts, func([]string) string { return "$2::text[]" })
+			if err != nil {
+				return err
+			}
+			query, args = query+" AND "+among, append(args, parts)
+		}
+		found, err := structs[Shown](ctx, tx, query, args...)
 		if err != nil {
 			return err
 		}

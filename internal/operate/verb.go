@@ -70,15 +70,21 @@ type aboutRows struct {
 	Args  []any       `json:"args,omitempty"`
 }
 
-// Decide calls the verb's function in a transaction of its own, with the row of the audit.
-func (d *DB) Decide(ctx context.Context, t *workqueue.Table, v Verb, ids []uuid.UUID) (all []Decision, err error) {
+// Decide calls the verb's function in a transaction of its own, with the row of the audit. Unless parts is nil, rows
+// outside of these parts of the table are not there, see [Layout.DividedBy].
+func (d *DB) Decide(ctx context.Context, t *workqueue.Table, v Verb, ids []uuid.UUID, parts []string) (all []Decision,
+	err error) {
+	within, err := d.within(ctx, t, parts)
+	if err != nil {
+		return nil, err
+	}
 	about := aboutRows{IDs: ids, Args: v.Args}
 	if len(ids) > maxIDs {
 		about.IDs, about.Named = ids[:maxIDs], len(ids)
 	}
 	a := Act{Verb: v.Name, Target: t.Spec().Table, About: about}
 	err = d.Act(ctx, a, func(tx workqueue.Tx) (n int, err error) {
-		all, err = decide(ctx, tx, t, v, ids)
+		all, err = within.decide(ctx, tx, t, v, ids)
 		return Changed(all), err
 	})
 	return all, explained(t, v, err)
