@@ -106,7 +106,7 @@ func New(c Config) (http.Handler, error) {
 func (c Config) validate() error {
 	switch {
 	case c.Pool == nil:
-		return validate.Errorf("Pool", "is nil")
+		return validate.Errorf("Pool", "is nil: set it to a pool of the database that has the tables")
 	case c.Authenticate == nil && !c.Insecure:
 		return validate.Errorf("Authenticate", "is nil: everybody who reaches the handler could look. Set it, or Insecure "+
 			"if only this machine can reach it")

@@ -39,6 +39,7 @@ type site struct {
 	server *httptest.Server
 	header http.Header // of each request
 	log    *safeBuffer
+	page   http.Handler
 }
 
 // newSite serves the tables of the migrations, and one of the application's own.
@@ -70,7 +71,7 @@ func serve(t *testing.T, db *pgtest.DB, configure ...func(*webui.Config)) *site 
 	mux.Handle(prefix+"/", http.StripPrefix(prefix, page))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return &site{t, db, server, http.Header{}, log}
+	return &site{t, db, server, http.Header{}, log, page}
 }
 
 // An answer is that of the dashboard.

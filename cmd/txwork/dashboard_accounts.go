@@ -54,6 +54,10 @@ func (f *accountsFile) reread() error {
 	}
 	accounts, err := parseAccounts(f.file, text)
 	if err == nil {
+		if about, err := os.Stat(f.file); err == nil && about.Mode().Perm()&0o004 != 0 {
+			f.logger.Warn("everybody on this machine can read the accounts file, and guess its passwords: run chmod o-r",
+				"file", f.file)
+		}
 		f.text, f.accounts = text, accounts
 	}
 	return err

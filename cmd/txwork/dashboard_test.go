@@ -86,7 +86,8 @@ const dashboardToken = "a-token-of-twenty-bytes"
 
 func TestServeAsksForAccounts(t *testing.T) {
 	c := newMigratedCLI(t)
-	file := c.accountsFile(`{"bot": {"token_hash": "%s", "tables": ["jobs"]}}`)
+	file := c.accountsFile(`{"bot": {"token_hash": "%s", "queues": {"jobs": ["mail"]}}}`)
+	must(t, os.Chmod(file, 0o644))
 	var stderr output
 	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "0.0.0.0:0", "--accounts-file", file)
 	at := regexp.MustCompile(`http://\S+:(\d+)/`) // of all addresses
@@ -97,6 +98,9 @@ func TestServeAsksForAccounts(t *testing.T) {
 		if got := statusOf(t, fmt.Sprintf("http://127.0.0.1:%s/t/outbox/ready", port), header); got != want {
 			t.Errorf("%q has status %d, want %d", header, got, want)
 		}
+	}
+	if !strings.Contains(stderr.String(), "run chmod o-r") {
+		t.Errorf("it says nothing of a file that everybody can read: %s", stderr.String())
 	}
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, stderr.String())
@@ -185,11 +189,16 @@ func TestServeRefuses(t *testing.T) {
 		"it must be viewer or operator": {"--accounts-file", c.accountsFile(`{"a": {"token_hash": "%s", "role": "king"}}`)},
 		"nobody could look":             {"--accounts-file", c.accountsFile(`{}`)},
 		"has neither a password nor":    {"--accounts-file", c.accountsFile(`{"a": {}}`)},
-		"it must be password or token":  {"--hash", "x"},
-		"the standard input has no":     {"--hash", "password"},
-		"must be whole milliseconds":    {"--statement-timeout", "1s1us"},
-		"is for --actions":              {"--actions-database-url", "postgres://localhost/x"},
-		"Timeout is -1s":                {"--timeout", "-1s"},
+		"has no queue of table":         {"--accounts-file", c.accountsFile(`{"a": {"token_hash": "%s", "queues": {"jobs": []}}}`)},
+		"as a whole and by queue": {"--accounts-file",
+			c.accountsFile(`{"a": {"token_hash": "%s", "tables": ["jobs"], "queues": {"jobs": ["mail"]}}}`)},
+		"which is shown as a whole only": {"--accounts-file",
+			c.accountsFile(`{"a": {"token_hash": "%s", "queues": {"alarms": ["x"]}}}`)},
+		"it must be password or token": {"--hash", "x"},
+		"the standard input has no":    {"--hash", "password"},
+		"must be whole milliseconds":   {"--statement-timeout", "1s1us"},
+		"is for --actions":             {"--actions-database-url", "postgres://localhost/x"},
+		"Timeout is -1s":               {"--timeout", "-1s"},
 	} {
 		c.run(append([]string{"serve"}, args...)...).exits(exitUsage).says(want)
 	}

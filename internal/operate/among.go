@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -87,7 +86,7 @@ func (w *within) of(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID, insid
 }
 
 // errMoved says that a row has got into another part while it was decided about.
-var errMoved = errors.New("a row has got another queue or topic meanwhile, so nothing was changed: repeat it")
+var errMoved = Refusal{Problem: "a row has got another queue or topic meanwhile"}
 
 // decide calls the verb's function. Rows outside of the parts are to it as if they were not there.
 func (w *within) decide(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, v Verb, ids []uuid.UUID) (
