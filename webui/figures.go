@@ -244,8 +244,8 @@ func (h *handler) readTables(ctx context.Context, r survey.Reader, next *reading
 }
 
 func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.Facts) tableFigures {
-	f := tableFigures{Name: t.Name, By: dividedBy(t), Schedule: t.Schedule(), Filtered: t.Filtered, HasTopics: t.Has("aside"),
-		Lanes: t.Has("consumer")}
+	f := tableFigures{Name: t.Name, By: dividedBy(t), Schedule: t.Schedule(), Filtered: t.Filtered,
+		HasTopics: t.Has("aside"), Lanes: t.Has("consumer")}
 	var errs [4]error
 	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, r, t)
 	f.Whole = operate.Whole(t, f.Parts)

@@ -102,7 +102,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if asked.user, err = h.authenticate(r); err != nil {
-		h.Logger.Log(r.Context(), refusalLevel(r, err), "dashboard: request refused", "error", err, "from", r.RemoteAddr)
+		h.Logger.Log(r.Context(), refusalLevel(r, err), "dashboard: request refused", "error", err,
+			"from", r.RemoteAddr)
 		asked.refuse(w, refusal(err))
 		return
 	}

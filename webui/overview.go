@@ -39,8 +39,10 @@ func (r *request) seen(ctx context.Context) (tables []string, figures *reading, 
 	return tables, figures, err
 }
 
-// seenByQueue is seen for a page that shows tables by queue, too: shown are their figures, as far as the user sees them.
-func (r *request) seenByQueue(ctx context.Context) (whole []string, shown []tableFigures, figures *reading, err error) {
+// seenByQueue is seen for a page that shows tables by queue, too: shown are their figures, as far as the user sees
+// them.
+func (r *request) seenByQueue(ctx context.Context) (whole []string, shown []tableFigures, figures *reading,
+	err error) {
 	v, err := r.seenTables(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -71,7 +73,8 @@ func overview(ctx context.Context, r *request) (view, error) {
 	}
 	p := overviewPage{Age: time.Since(figures.At), Old: figures.Old, Looking: figures.ExaminedAt.IsZero(),
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll(),
-		Whole: len(tables) > 0 || r.visible.otherWay, Running: len(r.processes(figures, tables)), NoLines: figures.NoHour}
+		Whole: len(tables) > 0 || r.visible.otherWay, Running: len(r.processes(figures, tables)),
+		NoLines: figures.NoHour}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
 			p.Findings = append(p.Findings, finding{r.handler.evidence(f),

@@ -41,7 +41,8 @@ func byQueue(c *webui.Config) {
 }
 
 // secrets are what rows of other queues have, and nothing else has.
-var secrets = []string{"zz-queue", "zz-topic", "zz-consumer", "zz-kind", "zz-error", "zz-payload", "zz-source", "zz-key"}
+var secrets = []string{"zz-queue", "zz-topic", "zz-consumer", "zz-kind", "zz-error", "zz-payload", "zz-source",
+	"zz-key"}
 
 // hide writes rows of other queues in every state, with rules and history, and some of these users.
 func (s *site) hide() {
@@ -109,7 +110,30 @@ func paths(pattern string, values map[string][]string) []string {
 	return all
 }
 
-// Whatever a user of some queues asks for, of every route there is, neither tells nor changes anything of another queue.
+// forged are forms for an action, each of which names everything of other queues that a form can name.
+func forged(t *testing.T, path string, foreign []string) (all []url.Values) {
+	t.Helper()
+	state := "failed"
+	if parts := strings.Split(path, "/"); len(parts) > 4 && parts[3] != "row" {
+		state = parts[len(parts)-2]
+	}
+	order, err := json.Marshal(operate.Order{States: []string{state}, Before: time.Now().Add(-time.Second), Counted: 9,
+		Filter: operate.Filter{Among: []string{"zz-queue", "zz-topic", "zz-consumer"}}})
+	must(t, err)
+	tables := []string{"jobs"}
+	if strings.HasPrefix(path, "/topics") || strings.HasPrefix(path, "/schedules") {
+		tables = []string{"jobs", "outbox", "inbox", "timers_schedule"}
+	}
+	for _, table := range tables {
+		all = append(all, url.Values{"id": foreign[:40], "confirmed": {"yes"}, "order": {string(order)},
+			"action": {uuid.NewString()}, "queue": {"zz-queue"}, "topic": {"zz-topic"}, "consumer": {"zz-consumer"},
+			"table": {table}, "schedule": {"zz"}, "at": {"2030-01-01T00:00"}, "max_running": {"1"}})
+	}
+	return all
+}
+
+// Whatever a user of some queues asks for, of every route there is, neither tells nor changes anything of another
+// queue.
 func TestAUserOfOneQueue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, byQueue)
@@ -123,22 +147,23 @@ func TestAUserOfOneQueue(t *testing.T) {
 	ann.ended(form.Get("action"))
 	var foreign []string
 	must(t, s.db.Pool.QueryRow(t.Context(), strings.ReplaceAll(`SELECT array_agg(id::text) FROM (
-		SELECT id FROM {schema}.jobs WHERE queue = 'zz-queue' UNION ALL SELECT id FROM {schema}.outbox WHERE topic = 'zz-topic'
+		SELECT id FROM {schema}.jobs WHERE queue = 'zz-queue'
+		UNION ALL SELECT id FROM {schema}.outbox WHERE topic = 'zz-topic'
 		UNION ALL SELECT id FROM {schema}.inbox WHERE consumer = 'zz-consumer'
 		UNION ALL SELECT id FROM {schema}.timers WHERE topic = 'zz-topic') AS f`, "{schema}", s.db.Schema)).Scan(&foreign))
 	before := s.id(hidden)
 	values := map[string][]string{"table": {"jobs", "outbox", "inbox", "timers", "jobs_schedule", "postcards"},
 		"state": {"ready", "scheduled", "waiting", "in_progress", "expired", "done", "failed", "cancelled"},
-		"verb": {"redrive", "run_now", "reschedule", "unblock", "cancel", "discard", "delete", "pause", "resume", "limit",
-			"trigger"}, "action": {form.Get("action")}}
+		"verb": {"redrive", "run_now", "reschedule", "unblock", "cancel", "discard", "delete", "pause", "resume",
+			"limit", "trigger"}, "action": {form.Get("action")}}
 	for _, table := range []string{"jobs", "outbox", "inbox", "timers"} {
 		values["id"] = append(values["id"], s.id("SELECT id::text FROM {schema}."+table+
 			" WHERE id = ANY ($1::uuid[]) AND status = 2 LIMIT 1", foreign), s.id("SELECT id::text FROM {schema}."+table+
 			" WHERE id = ANY ($1::uuid[]) AND status = 0 LIMIT 1", foreign))
 	}
 	cursor := regexp.MustCompile(`after=([\w-]+)`).FindStringSubmatch(ann.get("/t/jobs/ready?limit=2").body)[1]
-	queries := []string{"", "?table=jobs", "?table=jobs&lane=zz-queue", "?queue=zz-queue", "?topic=zz-topic", "?error=zz",
-		"?consumer=zz-consumer", "?kind=zz-kind", "?key=zz-key+31", "?q=zz-key+31", "?after=" + cursor, "?who=ann"}
+	queries := []string{"", "?table=jobs", "?table=jobs&lane=zz-queue", "?queue=zz-queue", "?topic=zz-topic",
+		"?error=zz", "?consumer=zz-consumer", "?kind=zz-kind", "?key=zz-key+31", "?q=zz-key+31", "?after=" + cursor, "?who=ann"}
 	for _, id := range values["id"] {
 		queries = append(queries, "?q="+id)
 	}
@@ -162,22 +187,8 @@ func TestAUserOfOneQueue(t *testing.T) {
 			continue
 		}
 		for _, path := range paths(path, values) {
-			state := "failed"
-			if parts := strings.Split(path, "/"); len(parts) > 4 && parts[3] != "row" {
-				state = parts[len(parts)-2]
-			}
-			order, err := json.Marshal(operate.Order{States: []string{state}, Before: time.Now().Add(-time.Second), Counted: 9,
-				Filter: operate.Filter{Among: []string{"zz-queue", "zz-topic", "zz-consumer"}}})
-			must(t, err)
-			for _, table := range []string{"jobs", "outbox", "inbox", "timers_schedule"} {
-				if table != "jobs" && !strings.HasPrefix(path, "/topics") && !strings.HasPrefix(path, "/schedules") {
-					continue
-				}
-				form := url.Values{"id": foreign[:min(len(foreign), 40)], "confirmed": {"yes"}, "order": {string(order)},
-					"action": {uuid.NewString()}, "queue": {"zz-queue"}, "topic": {"zz-topic"}, "consumer": {"zz-consumer"},
-					"table": {table}, "schedule": {"zz"}, "at": {"2030-01-01T00:00"}, "max_running": {"1"}}
-				a := mia.post(path, form)
-				mia.tells("POST "+path, path+form.Encode()+strings.Join(form["id"], " ")+string(order), a, foreign)
+			for _, form := range forged(t, path, foreign) {
+				mia.tells("POST "+path, path+form.Encode()+fmt.Sprint(form), mia.post(path, form), foreign)
 			}
 		}
 	}
@@ -186,8 +197,8 @@ func TestAUserOfOneQueue(t *testing.T) {
 			s.id("SELECT count(*)::text FROM {schema}.audit WHERE event = 'ended'")
 	})
 	s.is(before, hidden)
-	for _, path := range []string{"/maintenance", "/processes", "/schedules", "/keys", "/joins", "/dead", "/inbox", "/alarms",
-		"/logs", "/audit", "/audit?table=jobs"} {
+	for _, path := range []string{"/maintenance", "/processes", "/schedules", "/keys", "/joins", "/dead", "/inbox",
+		"/alarms", "/logs", "/audit", "/audit?table=jobs"} {
 		mia.shows(path, http.StatusForbidden, "This is not shown by queue", "jobs: mail")
 	}
 	s.as("idle").shows("/", http.StatusForbidden, "Nothing to see")
@@ -204,7 +215,8 @@ func TestAUserOfOneQueueActs(t *testing.T) {
 	before := s.id(hidden)
 	body := mia.shows("/", http.StatusOK, "Of some tables you see these parts only", "jobs: mail", "t/outbox/ready",
 		`<td class="n"><a href="./t/jobs/ready">3</a></td>`)
-	for _, text := range []string{"Nothing is wrong", "Findings", `href="./maintenance"`, "t/postcards", "t/jobs_schedule"} {
+	for _, text := range []string{"Nothing is wrong", "Findings", `href="./maintenance"`, "t/postcards",
+		"t/jobs_schedule"} {
 		if strings.Contains(body, text) {
 			t.Errorf("the overview shows %q:\n%s", text, content(body))
 		}
@@ -305,7 +317,8 @@ func TestPagesOfQueuesAreNotSharedWithOthers(t *testing.T) {
 			t.Errorf("%s lacks the other queue:\n%s", path, content(a.body))
 		}
 		s.tells(path, "", update("mia", path), nil)
-		if body := update("half", path).body; strings.Contains(body, "zz-queue") || !strings.Contains(body, "t/timers/ready") {
+		body := update("half", path).body
+		if strings.Contains(body, "zz-queue") || !strings.Contains(body, "t/timers/ready") {
 			t.Errorf("%s:\n%s", path, content(body))
 		}
 	}
@@ -317,7 +330,8 @@ func TestAStrangerIsToldNothing(t *testing.T) {
 	s := newSite(t, acting)
 	for _, path := range []string{"/", "/t/jobs/ready", "/nothing"} {
 		a := s.get(path)
-		if a.status != http.StatusUnauthorized || strings.Contains(a.body, s.db.Schema) || strings.Contains(a.body, "t/jobs") {
+		if a.status != http.StatusUnauthorized || strings.Contains(a.body, s.db.Schema) ||
+			strings.Contains(a.body, "t/jobs") {
 			t.Errorf("%s has status %d:\n%s", path, a.status, a.body)
 		}
 	}

@@ -36,10 +36,10 @@ type User struct {
 	// does not see findings about the server as a whole, which may concern others.
 	Tables []string
 
-	// Queues are the parts of other tables that the user sees and acts on: the table's queues (jobs), consumers (inbox),
-	// topics (outbox, timers) or, in a table of your own, values of its first lane. A row of another part is to the user
-	// as if it did not exist. Pages that show tables as a whole leave these tables out; so do all pages that come with a
-	// later version, unless they say otherwise. If Tables has such a table, too, Queues counts.
+	// Queues are the parts of other tables that the user sees and acts on, by the names of the tables: queues (jobs),
+	// consumers (inbox), topics (outbox, timers) or, in a table of your own, values of its first lane, or its kinds or
+	// topics. A row of another part is to the user as if it did not exist. Pages that show tables as a whole leave
+	// these tables out. If Tables has such a table, too, Queues counts.
 	Queues map[string][]string
 }
 

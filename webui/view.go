@@ -174,7 +174,8 @@ func (r *request) tables(ctx context.Context) ([]string, error) {
 	v, err := r.seenTables(ctx)
 	if err == nil && len(v.whole) == 0 && !v.otherWay {
 		err = problem{status: http.StatusForbidden, Title: "This is not shown by queue",
-			Detail: "This is about whole tables, and you see parts of them: " + r.user.parts(v.byQueue) + ". Nothing was changed.",
+			Detail: "This is about whole tables, and you see parts of them: " + r.user.parts(v.byQueue) +
+				". Nothing was changed.",
 			Advice: "Go on with the rows of your queues."}
 	}
 	return v.whole, err
