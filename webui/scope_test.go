@@ -163,7 +163,8 @@ func TestAUserOfOneQueue(t *testing.T) {
 	}
 	cursor := regexp.MustCompile(`after=([\w-]+)`).FindStringSubmatch(ann.get("/t/jobs/ready?limit=2").body)[1]
 	queries := []string{"", "?table=jobs", "?table=jobs&lane=zz-queue", "?queue=zz-queue", "?topic=zz-topic",
-		"?error=zz", "?consumer=zz-consumer", "?kind=zz-kind", "?key=zz-key+31", "?q=zz-key+31", "?after=" + cursor, "?who=ann"}
+		"?error=zz", "?consumer=zz-consumer", "?kind=zz-kind", "?key=zz-key+31", "?q=zz-key+31", "?after=" + cursor,
+		"?who=ann"}
 	for _, id := range values["id"] {
 		queries = append(queries, "?q="+id)
 	}
