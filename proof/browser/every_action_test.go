@@ -43,6 +43,10 @@ func newCounter(t *testing.T, routes map[string][]string) *counter {
 	_, err = m.Up(t.Context())
 	must(t, err)
 	c := &counter{pool: shop.Pool, done: map[string]bool{}}
+	t.Cleanup(func() {
+		_, err := shop.Pool.Exec(context.Background(), "DROP SCHEMA "+counterSchema+" CASCADE")
+		must(t, err)
+	})
 	s := serve(nil, func(config *webui.Config) {
 		config.Schema, config.Insecure, config.Actions, config.Refresh = counterSchema, false, true, time.Second
 		config.Authenticate = func(r *http.Request) (webui.User, error) {
@@ -159,11 +163,14 @@ func (c *counter) holds(condition string, args ...any) {
 	}
 }
 
+// elsewhere is true once what was clicked on has led to a page, be it the same one again.
+const elsewhere = "window.stays === undefined"
+
 // click clicks on what a selector finds, once what it is in was opened, and waits until an expression is true.
 func (c *counter) click(selector, condition string, values ...string) {
 	c.Helper()
-	open := fmt.Sprintf(`{ const found = document.querySelector(%q); for (let e = found; e; e = e.parentElement)
-		if (e.tagName === "DETAILS") e.open = true;`, selector)
+	open := fmt.Sprintf(`{ window.stays = true; const found = document.querySelector(%q);
+		for (let e = found; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;`, selector)
 	for i := 0; i < len(values); i += 2 { // fields beside it
 		open += fmt.Sprintf(` found.form.querySelector('[name=%s]').value = %q;`, values[i], values[i+1])
 	}
@@ -235,7 +242,7 @@ func (c *counter) ofRow(verb string) {
 	if verb == "reschedule" {
 		fields = []string{"at", "2030-01-01T00:00"}
 	}
-	c.click(`form[action$="/`+verb+`"] button`, "true", fields...)
+	c.click(`form[action$="/`+verb+`"] button`, elsewhere, fields...)
 	c.holds(rows[verb].is+" FROM %outbox WHERE topic = $1", topic)
 }
 
@@ -280,20 +287,21 @@ func (c *counter) blocked(key string) (id uuid.UUID) {
 	return id
 }
 
-// unblocks releases what waits behind a dead letter on its own page, and on that of the keys, where it is redriven, too.
+// unblocks releases what waits behind a dead letter on its own page, and on that of the keys, where it is redriven,
+// too.
 func (c *counter) unblocks() {
 	c.Helper()
 	id := c.blocked("on its page")
 	c.open("/t/outbox/row/"+id.String(), "no route")
-	c.click(`form[action$="/unblock"] button`, "true")
+	c.click(`form[action$="/unblock"] button`, elsewhere)
 	c.holds("count(*) = 1 FROM %audit WHERE verb = 'unblock' AND rows = 1")
 	c.blocked("unblocked")
 	id = c.blocked("redriven")
 	c.open("/keys", "Blocked by a dead letter")
-	c.click(`button[aria-label="Unblock unblocked"]`, "true")
+	c.click(`button[aria-label="Unblock unblocked"]`, elsewhere)
 	c.holds("count(*) = 2 FROM %audit WHERE verb = 'unblock' AND rows = 1")
 	c.open("/keys", "redriven")
-	c.click(`button[aria-label="Redrive the dead letter of redriven"]`, "true")
+	c.click(`button[aria-label="Redrive the dead letter of redriven"]`, elsewhere)
 	c.holds("status = 0 FROM %outbox WHERE id = $1", id)
 }
 
@@ -303,19 +311,19 @@ func (c *counter) rules() {
 	c.run(`INSERT INTO %jobs (kind, queue, priority, args) VALUES ('charge', 'mail', 2, '')`)
 	c.write("cancel", "paper", 1)
 	c.open("/queues", "mail")
-	c.click(`form[action$="queues/pause"] button[aria-label="Pause queue mail"]`, "true")
+	c.click(`form[action$="queues/pause"] button[aria-label="Pause queue mail"]`, elsewhere)
 	c.holds("count(*) = 1 FROM %jobs_queue WHERE name = 'mail' AND paused")
 	c.open("/queues", "paused")
-	c.click(`button[aria-label="Limit queue mail"]`, "true", "max_running", "3")
+	c.click(`button[aria-label="Limit queue mail"]`, elsewhere, "max_running", "3")
 	c.holds("count(*) = 1 FROM %jobs_queue WHERE name = 'mail' AND max_running = 3")
 	c.open("/queues", "at most 3 running")
-	c.click(`button[aria-label="Resume queue mail"]`, "true")
+	c.click(`button[aria-label="Resume queue mail"]`, elsewhere)
 	c.holds("count(*) = 0 FROM %jobs_queue WHERE name = 'mail' AND paused")
 	c.open("/queues", "Pause a topic")
-	c.click(`form[action$="topics/pause"]:has([value="outbox"]) button`, "true", "topic", "paper")
+	c.click(`form[action$="topics/pause"]:has([value="outbox"]) button`, elsewhere, "topic", "paper")
 	c.holds("count(*) = 1 FROM %outbox_topic WHERE topic = 'paper' AND paused")
 	c.open("/queues", "Topics that are paused")
-	c.click(`button[aria-label="Resume topic paper"]`, "true")
+	c.click(`button[aria-label="Resume topic paper"]`, elsewhere)
 	c.holds("count(*) = 0 FROM %outbox_topic WHERE topic = 'paper' AND paused")
 }
 
@@ -329,11 +337,11 @@ func (c *counter) schedules() {
 			Zone: "Europe/Zagreb", Args: report{Month: "last"}})
 	}))
 	c.open("/schedules", "monthly-report")
-	c.click(`button[aria-label="trigger monthly-report"]`, "true")
+	c.click(`button[aria-label="trigger monthly-report"]`, elsewhere)
 	c.holds("count(*) = 1 FROM %audit WHERE verb = 'trigger'")
 	for _, verb := range []string{"pause", "resume"} {
 		c.open("/schedules", "monthly-report")
-		c.click(`button[aria-label="`+verb+` monthly-report"]`, "true")
+		c.click(`button[aria-label="`+verb+` monthly-report"]`, elsewhere)
 		c.holds("count(*) = 1 FROM %audit WHERE target = 'jobs_schedule' AND verb = $1", verb)
 	}
 	c.backfills()
@@ -353,7 +361,7 @@ func (c *counter) interrupted() {
 	c.click(`.deeds a[href*="/discard"]`, `document.querySelector("main").innerText.includes("2,500 rows that are")`)
 	c.click("main form button", `document.querySelector("main").innerText.includes("Running.")`)
 	c.everyLook()
-	c.click(`form[action$="/stop"] button`, "true")
+	c.click(`form[action$="/stop"] button`, elsewhere)
 	c.holds("count(*) = 1 FROM %audit WHERE event = 'stopped'")
 	must(c, tx.Rollback(c.Context()))
 	c.do(`document.querySelector("main").innerText.includes("Stopped.")`)
@@ -371,7 +379,7 @@ func (c *counter) remedies() {
 	c.run(`INSERT INTO %outbox (topic, payload, status, attempts, completed_at, failed_at, last_error)
 		SELECT 'poisoned', '', 3, 1, now(), now(), 'no route ' || i FROM generate_series(1, 200) AS i`)
 	c.open("/", "the queue is paused")
-	c.click(`form[action$="queues/resume"] button`, "true")
+	c.click(`form[action$="queues/resume"] button`, elsewhere)
 	c.holds("count(*) = 0 FROM %jobs_queue WHERE name = 'mail' AND paused")
 	c.open("/", "dead letters within an hour")
 	c.click(`a[href*="/failed/redrive?"]`, `document.querySelector("h1").innerText === "Redrive rows of outbox?"`)
