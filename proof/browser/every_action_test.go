@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,28 +28,22 @@ import (
 // A counter is a shop without workers, where a person does everything that can be done with the mouse.
 type counter struct {
 	*tab
-	pool *pgxpool.Pool
+	pool   *pgxpool.Pool
+	schema string
 
 	mu   sync.Mutex
 	done map[string]bool // actions that were carried out, by their routes with the verb
 }
 
-// counterSchema is the schema of the counter.
-const counterSchema = "shop_counter"
-
 func newCounter(t *testing.T, routes map[string][]string) *counter {
 	t.Helper()
-	m, err := migrations.New(shop.Pool, migrations.Options{Schema: counterSchema, Logger: quiet.Logger})
+	c := &counter{pool: shop.Pool, schema: "counter_" + strings.ToLower(rand.Text()[:8]), done: map[string]bool{}}
+	m, err := migrations.New(shop.Pool, migrations.Options{Schema: c.schema, Logger: quiet.Logger})
 	must(t, err)
 	_, err = m.Up(t.Context())
 	must(t, err)
-	c := &counter{pool: shop.Pool, done: map[string]bool{}}
-	t.Cleanup(func() {
-		_, err := shop.Pool.Exec(context.Background(), "DROP SCHEMA "+counterSchema+" CASCADE")
-		must(t, err)
-	})
 	s := serve(nil, func(config *webui.Config) {
-		config.Schema, config.Insecure, config.Actions, config.Refresh = counterSchema, false, true, time.Second
+		config.Schema, config.Insecure, config.Actions, config.Refresh = c.schema, false, true, time.Second
 		config.Authenticate = func(r *http.Request) (webui.User, error) {
 			return webui.User{Name: "ann", Role: webui.Operator}, nil
 		}
@@ -142,11 +137,13 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // on is a statement that names tables of the counter, which have a % before their names.
-func on(statement string) string { return strings.ReplaceAll(statement, "%", counterSchema+".") }
+func (c *counter) on(statement string) string {
+	return strings.ReplaceAll(statement, "%", c.schema+".")
+}
 
 func (c *counter) run(statement string, args ...any) {
 	c.Helper()
-	_, err := c.pool.Exec(c.Context(), on(statement), args...)
+	_, err := c.pool.Exec(c.Context(), c.on(statement), args...)
 	must(c, err)
 }
 
@@ -155,7 +152,7 @@ func (c *counter) holds(condition string, args ...any) {
 	c.Helper()
 	var err error
 	if !pgtest.Await(patience, func() (holds bool) {
-		err = c.pool.QueryRow(c.Context(), on("SELECT "+condition), args...).Scan(&holds)
+		err = c.pool.QueryRow(c.Context(), c.on("SELECT "+condition), args...).Scan(&holds)
 		return holds || err != nil
 	}) || err != nil {
 		c.Fatalf("%s: %v\non %s:\n%s", condition, err, value[string](c.tab, "location.href"),
@@ -192,7 +189,7 @@ var rows = map[string]struct{ state, columns, is string }{
 // write writes some rows about which a verb decides. Their topic tells them from others.
 func (c *counter) write(verb, topic string, n int) (id uuid.UUID) {
 	c.Helper()
-	must(c, c.pool.QueryRow(c.Context(), on(`WITH w AS (
+	must(c, c.pool.QueryRow(c.Context(), c.on(`WITH w AS (
 		INSERT INTO %outbox (topic, payload, status, attempts, due_at, completed_at, failed_at)
 		SELECT $1, '', `+rows[verb].columns+` FROM generate_series(1, $2::int) RETURNING id) SELECT id FROM w LIMIT 1`),
 		topic, n).Scan(&id))
@@ -280,7 +277,7 @@ func (c *counter) blocked(key string) (id uuid.UUID) {
 	c.Helper()
 	c.run(`INSERT INTO %outbox (topic, concurrency_key, key_limit, key_policy, payload)
 		SELECT 'keyed', $1, 0, 1, '' FROM generate_series(1, 3)`, key)
-	must(c, c.pool.QueryRow(c.Context(), on(`SELECT id FROM %outbox WHERE concurrency_key = $1 ORDER BY key_seq
+	must(c, c.pool.QueryRow(c.Context(), c.on(`SELECT id FROM %outbox WHERE concurrency_key = $1 ORDER BY key_seq
 		LIMIT 1`), key).Scan(&id))
 	c.run(`UPDATE %outbox SET waiting = false, status = 3, attempts = 1, completed_at = now(), failed_at = now(),
 		last_error = 'no route' WHERE id = $1`, id)
@@ -330,7 +327,7 @@ func (c *counter) rules() {
 // schedules triggers, pauses, resumes and backfills a schedule.
 func (c *counter) schedules() {
 	c.Helper()
-	client, err := jobs.Open(jobs.Options{Schema: counterSchema, Registry: shop.kinds, Telemetry: quiet})
+	client, err := jobs.Open(jobs.Options{Schema: c.schema, Registry: shop.kinds, Telemetry: quiet})
 	must(c, err)
 	must(c, workqueue.InTx(c.Context(), c.pool, func(tx workqueue.Tx) error {
 		return client.Schedules().Put(c.Context(), tx, jobs.Schedule{Name: "monthly-report", Expr: "0 6 1 * *",
@@ -355,7 +352,7 @@ func (c *counter) interrupted() {
 	tx, err := c.pool.Begin(c.Context())
 	must(c, err)
 	defer tx.Rollback(context.Background())
-	_, err = tx.Exec(c.Context(), on("SELECT FROM %outbox WHERE topic = 'many' FOR UPDATE"))
+	_, err = tx.Exec(c.Context(), c.on("SELECT FROM %outbox WHERE topic = 'many' FOR UPDATE"))
 	must(c, err)
 	c.open("/t/outbox/failed?topic=many", id.String()[:8])
 	c.click(`.deeds a[href*="/discard"]`, `document.querySelector("main").innerText.includes("2,500 rows that are")`)
