@@ -133,7 +133,11 @@ func focused(ctx context.Context, t *chromedp.Target) error {
 func (b *tab) watch(event any) {
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		if address, err := url.Parse(e.Request.URL); err != nil || address.Hostname() != "127.0.0.1" {
+		address, err := url.Parse(e.Request.URL)
+		if err == nil && address.Scheme == "data" { // the browser's own picture in a field of a time
+			return
+		}
+		if err != nil || address.Hostname() != "127.0.0.1" {
 			b.complain("a request to " + e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:

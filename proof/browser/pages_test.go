@@ -13,7 +13,12 @@ func TestEveryPage(t *testing.T) {
 			t.Parallel()
 			path, err := p.Of(t.Context(), shop)
 			must(t, err)
-			b := newTab(t, shared)
+			s := shared
+			if p.Schema != "" || p.Acts {
+				s = serve(nil, p.configure)
+				t.Cleanup(s.Close)
+			}
+			b := newTab(t, s)
 			if p.Status != 0 {
 				b.expects(fmt.Sprintf("status of %d", p.Status))
 			}

@@ -39,18 +39,29 @@ func Pictures(ctx context.Context, args []string, out, progress io.Writer) (foun
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	dashboard, err := webui.New(webui.Config{Pool: s.Pool, Insecure: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return false, err
-	}
-	server := httptest.NewServer(dashboard)
-	defer server.Close()
 	for _, p := range Pages {
-		if err := s.picture(ctx, server.URL, p, *dir); err != nil {
+		if err := s.served(ctx, p, *dir); err != nil {
 			return false, err
 		}
 	}
 	return false, sizes(*dir, out)
+}
+
+// served makes the pictures of a page by a dashboard of its own.
+func (s *Shop) served(ctx context.Context, p Page, dir string) error {
+	config := webui.Config{Pool: s.Pool, Insecure: true, Logger: slog.New(slog.DiscardHandler)}
+	p.configure(&config)
+	dashboard, err := webui.New(config)
+	if err != nil {
+		return err
+	}
+	server := httptest.NewServer(dashboard)
+	defer func() {
+		server.Listener.Close() // before the streams of the page, which it would open again
+		server.CloseClientConnections()
+		server.Close()
+	}()
+	return s.picture(ctx, server.URL, p, dir)
 }
 
 // picture makes the pictures of a page.

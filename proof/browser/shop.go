@@ -69,7 +69,7 @@ func Open(ctx context.Context) (s *Shop, err error) {
 	if err := s.settled(ctx); err != nil {
 		return s, err
 	}
-	return s, errors.Join(s.spread(ctx), s.remember(ctx))
+	return s, errors.Join(s.spread(ctx), s.remember(ctx), s.stock(ctx))
 }
 
 // Close stops the shop and its server.
