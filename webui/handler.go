@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/operate"
 )
 
@@ -207,6 +208,13 @@ func (h *handler) live(read func(context.Context, *request) (view, error)) http.
 	}
 }
 
+// contained reads a page. A hook of the host that panics would otherwise break off the connection without a word.
+func contained(ctx context.Context, r *request, read func(context.Context, *request) (view, error)) (v view,
+	err error) {
+	defer contain.Recover(&err)
+	return read(ctx, r)
+}
+
 // inTurn reads a page in its turn, or what explains why it cannot be read. The turn ends before the page is sent, which
 // takes as long as its reader likes.
 func (h *handler) inTurn(asked *request, read func(context.Context, *request) (view, error)) (view, *problem) {
@@ -218,7 +226,7 @@ func (h *handler) inTurn(asked *request, read func(context.Context, *request) (v
 	case <-ctx.Done():
 		return view{}, &busy
 	}
-	v, err := read(ctx, asked)
+	v, err := contained(ctx, asked, read)
 	v = asked.navigated(v)
 	if err != nil {
 		p := h.explain(ctx, asked.URL.Path, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 )
 
@@ -116,7 +117,8 @@ func (tooMany) Error() string { return "too many attempts with wrong credentials
 func (t tooMany) retryAfter() string { return strconv.Itoa(int(t.wait/time.Second) + 1) }
 
 // authenticate returns the user of a request.
-func (h *handler) authenticate(r *http.Request) (User, error) {
+func (h *handler) authenticate(r *http.Request) (user User, err error) {
+	defer contain.Recover(&err)
 	if h.Insecure {
 		return User{}, nil
 	}

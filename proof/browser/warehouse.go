@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// warehouse is the schema of a second program, without workers: its outbox has a log, it has alarms, and an operator has
-// given up many of its rows.
+// warehouse is the schema of a second program, without workers: its outbox has a log, it has alarms, and an operator
+// has given up many of its rows.
 const warehouse = "warehouse"
 
 // stock fills the warehouse.
