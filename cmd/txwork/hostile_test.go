@@ -43,9 +43,9 @@ func TestNoCommandIsSteeredByRows(t *testing.T) {
 		_, err := c.db.Pool.Exec(t.Context(), statement, args...)
 		must(t, err)
 	}
-	commands := []string{"stats", "top --once", "doctor", "audit", "keys outbox", "joins jobs", "jobs queues", "jobs list",
-		"timers list", "schedules list", "outbox topics", "inbox topics", "subscriptions list", "stats outbox_log",
-		"migrate status", "migrate validate"}
+	commands := []string{"stats", "top --once", "doctor", "audit", "keys outbox", "joins jobs", "jobs queues",
+		"jobs list", "timers list", "schedules list", "outbox topics", "inbox topics", "subscriptions list",
+		"stats outbox_log", "migrate status", "migrate validate"}
 	for _, table := range []string{"outbox", "inbox", "timers", "jobs"} {
 		for _, state := range []string{"ready", "waiting", "in_progress", "done", "failed"} {
 			commands = append(commands, "list "+table+" --status "+state)
