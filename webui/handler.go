@@ -187,7 +187,7 @@ func (h *handler) live(read func(context.Context, *request) (view, error)) http.
 	shared := func(ctx context.Context, r *request) (view, error) {
 		v, err := lively(ctx, r)
 		if err == nil {
-			v.content, err = r.render(v)
+			v.content, err = r.render(r.navigated(v))
 			v.data = nil // which is not kept
 		}
 		return v, err

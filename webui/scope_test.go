@@ -317,7 +317,11 @@ func TestPagesOfQueuesAreNotSharedWithOthers(t *testing.T) {
 		if a := update("ann", path); path == "/queues" && !strings.Contains(a.body, "zz-queue") {
 			t.Errorf("%s lacks the other queue:\n%s", path, content(a.body))
 		}
-		s.tells(path, "", update("mia", path), nil)
+		mia := update("mia", path)
+		s.tells(path, "", mia, nil)
+		if path == "/" && !strings.Contains(mia.body, "Of some tables you see these parts only") {
+			t.Errorf("an update does not say that it is a part:\n%s", content(mia.body))
+		}
 		body := update("half", path).body
 		if strings.Contains(body, "zz-queue") || !strings.Contains(body, "t/timers/ready") {
 			t.Errorf("%s:\n%s", path, content(body))
