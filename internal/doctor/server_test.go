@@ -42,14 +42,19 @@ func TestReplicationSlots(t *testing.T) {
 	w.goneNow("slot-behind", nil)
 	w.goneNow("horizon-held", []string{logical})
 	soon := thresholds(func(th *doctor.Thresholds) { th.SlotAge, th.SlotBytes = 1, 1 })
-	// The doctor names the oldest holders only, and other tests have transactions open.
+	// The doctor names the oldest holders only, and other tests have transactions open, also the next moment.
+	var held *doctor.Finding
 	w.becomes("older transactions have ended", func() bool {
-		return w.with("horizon-held", []string{logical}, soon) != nil
+		held = w.with("horizon-held", []string{logical}, soon)
+		return held != nil
 	})
-	held := w.finds("horizon-held", []string{logical, "the system catalogs"}, soon)
+	w.complete(*held)
+	if said := fmt.Sprint(held.Title, held.Evidence, held.Remedy); !strings.Contains(said, "the system catalogs") {
+		t.Errorf("the finding does not say what is held: %s", said)
+	}
 	w.mends(w.finds("slot-behind", []string{physical, "physical"}, soon), []string{physical}, soon)
 	w.mends(w.finds("slot-behind", []string{logical}, soon), []string{logical}, soon)
-	w.goneAfter(held, bySQL, []string{logical}, soon) // its statement has just been run
+	w.goneAfter(*held, bySQL, []string{logical}, soon) // its statement has just been run
 }
 
 func TestAutovacuumThatIsOffForATable(t *testing.T) {
