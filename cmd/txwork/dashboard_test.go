@@ -99,8 +99,16 @@ func TestServeAsksForAccounts(t *testing.T) {
 			t.Errorf("%q has status %d, want %d", header, got, want)
 		}
 	}
-	if !strings.Contains(stderr.String(), "run chmod o-r") {
+	const advice = "guess its passwords: run chmod o-r"
+	if !strings.Contains(stderr.String(), advice) {
 		t.Errorf("it says nothing of a file that everybody can read: %s", stderr.String())
+	}
+	must(t, os.Chmod(file, 0o640))
+	var quiet output
+	again := c.runUntil(nil, io.Discard, &quiet, "serve", "--listen", "127.0.0.1:0", "--accounts-file", file)
+	eventually(t, "it serves", func() bool { return at.MatchString(quiet.String()) })
+	if again(); strings.Contains(quiet.String(), advice) {
+		t.Errorf("it warns although the advice was followed: %s", quiet.String())
 	}
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, stderr.String())
